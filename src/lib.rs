@@ -1,0 +1,84 @@
+//! Ringway: a gateway for blockchain RPC, one decision per Call, one ring per core.
+//!
+//! This page is the floor plan. The path of a Call:
+//!
+//! ```text
+//! bytes in -> wire::http1 (framing, limits) -> wire::jsonrpc::parse -> Call
+//!   -> logic::routing::plan -> Route
+//!   -> loop { logic::failover::CallMachine::next -> net::pool + net::upstream send
+//!             -> wire::jsonrpc::check -> logic::verdict::judge
+//!             -> shared::circuit_board::note -> CallMachine::feed }
+//!   -> Finish -> bytes out
+//! ```
+//!
+//! Rooms, by what a line may touch. Imports go strictly down by rank, and rooms of one rank do not
+//! import each other (`tests/architecture.rs` checks it):
+//!
+//! | rank | room | touches |
+//! |---|---|---|
+//! | 0 | `logic` | nothing: values in, values out |
+//! | 1 | `wire` | bytes |
+//! | 1 | `shared` | the memory of other shards |
+//! | 1 | `config` | files that people write |
+//! | 2 | `net` | ring, sockets, clock |
+//! | 2 | `ops` | people: admin port, metrics, log |
+//! | 3 | `boot`, `demo` | everything: they decide what exists |
+
+/// Rank 0. Decisions: no clock, fd, thread, atomic, async, unsafe or heap allocation per Call.
+pub mod logic {
+    pub mod batch;
+    pub mod call;
+    pub mod circuit;
+    pub mod failover;
+    pub mod fault;
+    pub mod methods;
+    pub mod routing;
+    pub mod snapshot;
+    pub mod units;
+    pub mod verdict;
+}
+
+/// Rank 1. Bytes to values and back; no sockets.
+pub mod wire {
+    pub mod http1;
+    pub mod json;
+    pub mod jsonrpc;
+}
+
+/// Rank 1. Memory that several shards see; the only room that defines atomics.
+pub mod shared {
+    pub mod circuit_board;
+    pub mod counters;
+    pub mod snapshot_cell;
+}
+
+/// Rank 1. The configuration file: what was typed, and what it means.
+pub mod config {
+    pub mod file;
+    pub mod resolve;
+}
+
+/// Rank 2. The kernel: everything that waits.
+pub mod net {
+    pub mod buffers;
+    pub mod client_http;
+    pub mod exchange;
+    pub mod pool;
+    pub mod ring;
+    pub mod shard;
+    pub mod upstream;
+}
+
+/// Rank 2. People: the admin port, metrics, the log.
+pub mod ops {
+    pub mod admin;
+    pub mod log;
+    pub mod metrics;
+}
+
+pub mod boot;
+/// Rank 3. `ringway demo`: simulated nodes and a Gateway in one process.
+pub mod demo {
+    pub mod node;
+    pub mod run;
+}

@@ -1,0 +1,327 @@
+//! What Ringway itself says to a caller: one closed list, with the codes and HTTP statuses of the contract.
+
+use super::units::{Nanos, SECOND};
+
+/// The kind of the failure that ended an attempt, as callers read it in `data.reason`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The Endpoint's host name could not be resolved.
+    Dns,
+    /// The connection was refused or could not be made.
+    ConnectFailed,
+    /// No connection within `connect_timeout`.
+    ConnectTimeout,
+    /// No free connection within `queue_timeout`.
+    QueueTimeout,
+    /// The connection broke before the kernel took a byte of the request.
+    SendFailed,
+    /// No complete answer within `attempt_timeout`.
+    Timeout,
+    /// The connection was reset or closed before the answer was complete.
+    ConnectionLost,
+    /// Not HTTP, or HTTP that may not be believed.
+    InvalidHttp,
+    /// The response check failed.
+    InvalidResponse,
+    /// The Endpoint refused the gateway (credentials, path, redirect).
+    Rejected,
+    /// The Endpoint refused this request.
+    BadRequest,
+    /// The Endpoint says it is busy.
+    RateLimited,
+    /// A 5xx or another status without a final answer.
+    HttpStatus,
+    /// An error of the node that another node may not have (Solana behind, TRON busy).
+    NodeBusy,
+    /// The answer is larger than `max_response_bytes`.
+    ResponseTooLarge,
+}
+
+impl Reason {
+    /// All reasons, for tables and tests.
+    pub const ALL: [Reason; 15] = [
+        Reason::Dns,
+        Reason::ConnectFailed,
+        Reason::ConnectTimeout,
+        Reason::QueueTimeout,
+        Reason::SendFailed,
+        Reason::Timeout,
+        Reason::ConnectionLost,
+        Reason::InvalidHttp,
+        Reason::InvalidResponse,
+        Reason::Rejected,
+        Reason::BadRequest,
+        Reason::RateLimited,
+        Reason::HttpStatus,
+        Reason::NodeBusy,
+        Reason::ResponseTooLarge,
+    ];
+
+    /// The word used in `data.reason`, metrics and logs.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Reason::Dns => "dns",
+            Reason::ConnectFailed => "connect_failed",
+            Reason::ConnectTimeout => "connect_timeout",
+            Reason::QueueTimeout => "queue_timeout",
+            Reason::SendFailed => "send_failed",
+            Reason::Timeout => "timeout",
+            Reason::ConnectionLost => "connection_lost",
+            Reason::InvalidHttp => "invalid_http",
+            Reason::InvalidResponse => "invalid_response",
+            Reason::Rejected => "rejected",
+            Reason::BadRequest => "bad_request",
+            Reason::RateLimited => "rate_limited",
+            Reason::HttpStatus => "http_status",
+            Reason::NodeBusy => "node_busy",
+            Reason::ResponseTooLarge => "response_too_large",
+        }
+    }
+}
+
+/// Why a body or a member is not a valid Call (-32600).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Invalid {
+    /// A JSON value that is neither an object nor an array.
+    NotAnObject,
+    /// `[]`.
+    EmptyBatch,
+    /// More members than `max_batch`.
+    BatchTooLong,
+    /// Nesting deeper than 128.
+    TooDeep,
+    /// `method` is missing.
+    NoMethod,
+    /// `method` is not a string (or not valid Unicode after unescaping).
+    MethodNotAString,
+    /// `id` is an object, an array or a boolean.
+    BadId,
+    /// `method`, `id`, `params` or `jsonrpc` comes twice.
+    DuplicateMember,
+    /// A member name equals one of those four after unescaping and case folding, but is not spelled so.
+    MisspelledMember,
+}
+
+impl Invalid {
+    /// The words after "Invalid request: ".
+    pub const fn words(self) -> &'static str {
+        match self {
+            Invalid::NotAnObject => "not a JSON object or an array of them",
+            Invalid::EmptyBatch => "empty batch",
+            Invalid::BatchTooLong => "more members than max_batch",
+            Invalid::TooDeep => "nested deeper than 128",
+            Invalid::NoMethod => "no method",
+            Invalid::MethodNotAString => "method is not a string",
+            Invalid::BadId => "id is not a string, a number or null",
+            Invalid::DuplicateMember => "an envelope member comes twice",
+            Invalid::MisspelledMember => "an envelope member is spelled otherwise",
+        }
+    }
+}
+
+/// Why a method may not be called here (-32601), as callers read it in `data.reason`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unavailable {
+    /// In `blocked_methods`.
+    Blocked,
+    /// Not in `allowed_methods`.
+    NotAllowed,
+    /// In a namespace that is closed unless `expose` names it.
+    NotExposed,
+}
+
+impl Unavailable {
+    /// The word used in `data.reason`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Unavailable::Blocked => "blocked",
+            Unavailable::NotAllowed => "not_allowed",
+            Unavailable::NotExposed => "not_exposed",
+        }
+    }
+}
+
+/// An HTTP request that never became a Call; each carries its own status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HttpFault {
+    /// 400: the framing rules of RFC 9112 were broken. The words say which.
+    BadRequest(&'static str),
+    /// 404.
+    NotFound,
+    /// 405, with `Allow`.
+    MethodNotAllowed,
+    /// 408: the head or the body took too long.
+    Timeout,
+    /// 413.
+    BodyTooLarge,
+    /// 415: content type or coding. The words say which.
+    Unsupported(&'static str),
+    /// 417: an expectation other than `100-continue`.
+    ExpectationFailed,
+    /// 431.
+    HeadTooLarge,
+    /// 505.
+    VersionNotSupported,
+}
+
+impl HttpFault {
+    /// The HTTP status.
+    pub const fn status(self) -> u16 {
+        match self {
+            HttpFault::BadRequest(_) => 400,
+            HttpFault::NotFound => 404,
+            HttpFault::MethodNotAllowed => 405,
+            HttpFault::Timeout => 408,
+            HttpFault::BodyTooLarge => 413,
+            HttpFault::Unsupported(_) => 415,
+            HttpFault::ExpectationFailed => 417,
+            HttpFault::HeadTooLarge => 431,
+            HttpFault::VersionNotSupported => 505,
+        }
+    }
+}
+
+/// A gateway-made error. Everything a caller can hear from Ringway itself is here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// -32700.
+    NotJson,
+    /// -32600.
+    InvalidRequest(Invalid),
+    /// -32600 on an HTTP-level failure.
+    Http(HttpFault),
+    /// -32601.
+    Method(Unavailable),
+    /// -32050: no usable target.
+    NoTarget,
+    /// -32051: no attempt was made, and candidates were rejected; the wait until the soonest may try.
+    Unavailable {
+        /// Nanoseconds until the soonest rejected candidate may be tried.
+        retry_after_ns: Nanos,
+    },
+    /// -32052: attempts exhausted.
+    Exhausted {
+        /// The last failure's kind.
+        reason: Reason,
+        /// The wait that the last Endpoint asked for, where `reason` is `rate_limited`.
+        retry_after_ns: Nanos,
+    },
+    /// -32053: attempts exhausted, and the last was a timeout.
+    TimedOut,
+    /// -32054: an ambiguous failure of an operation that must not be replayed.
+    OutcomeUnknown {
+        /// The kind of the ambiguous failure.
+        reason: Reason,
+    },
+    /// -32055.
+    ResponseTooLarge,
+    /// -32056: shutting down.
+    ShuttingDown,
+    /// -32056: over `max_inflight` or `max_buffered_bytes`.
+    Overloaded,
+}
+
+impl Fault {
+    /// The JSON-RPC error code.
+    pub const fn code(self) -> i32 {
+        match self {
+            Fault::NotJson => -32700,
+            Fault::InvalidRequest(_) | Fault::Http(_) => -32600,
+            Fault::Method(_) => -32601,
+            Fault::NoTarget => -32050,
+            Fault::Unavailable { .. } => -32051,
+            Fault::Exhausted { .. } => -32052,
+            Fault::TimedOut => -32053,
+            Fault::OutcomeUnknown { .. } => -32054,
+            Fault::ResponseTooLarge => -32055,
+            Fault::ShuttingDown | Fault::Overloaded => -32056,
+        }
+    }
+
+    /// The HTTP status of an answer that carries only this fault. Every status but 200 means: nothing
+    /// was executed, or the Call was safe to replay, because client libraries re-send on 5xx by themselves.
+    pub const fn http_status(self) -> u16 {
+        match self {
+            Fault::NotJson
+            | Fault::InvalidRequest(_)
+            | Fault::Method(_)
+            | Fault::OutcomeUnknown { .. }
+            | Fault::ResponseTooLarge => 200,
+            Fault::Http(http) => http.status(),
+            Fault::NoTarget | Fault::Unavailable { .. } | Fault::ShuttingDown | Fault::Overloaded => 503,
+            Fault::Exhausted { .. } => 502,
+            Fault::TimedOut => 504,
+        }
+    }
+
+    /// `Retry-After` in whole seconds, rounded up; `None` where the header has no place.
+    pub const fn retry_after_s(self) -> Option<u64> {
+        match self {
+            Fault::Unavailable { retry_after_ns } => Some(whole_seconds(retry_after_ns)),
+            Fault::Exhausted { reason: Reason::RateLimited, retry_after_ns } => Some(whole_seconds(retry_after_ns)),
+            Fault::Overloaded => Some(1),
+            _ => None,
+        }
+    }
+
+    /// The sentence in `error.message`.
+    pub const fn message(self) -> &'static str {
+        match self {
+            Fault::NotJson => "Parse error: the body is not valid JSON",
+            Fault::InvalidRequest(_) => "Invalid request",
+            Fault::Http(HttpFault::BadRequest(_)) => "Bad HTTP request",
+            Fault::Http(HttpFault::NotFound) => "No Gateway on this path",
+            Fault::Http(HttpFault::MethodNotAllowed) => "HTTP method not allowed: use POST",
+            Fault::Http(HttpFault::Timeout) => "The request took too long to arrive",
+            Fault::Http(HttpFault::BodyTooLarge) => "Request body over max_request_bytes",
+            Fault::Http(HttpFault::Unsupported(_)) => "Unsupported media type",
+            Fault::Http(HttpFault::ExpectationFailed) => "Expectation failed: only 100-continue is known",
+            Fault::Http(HttpFault::HeadTooLarge) => "Request head over max_header_bytes or max_headers",
+            Fault::Http(HttpFault::VersionNotSupported) => "HTTP version not supported: use HTTP/1.1",
+            Fault::Method(_) => "Method not available on this Gateway",
+            Fault::NoTarget => "No usable Endpoint for this method",
+            Fault::Unavailable { .. } => "No Endpoint admits a request at the moment",
+            Fault::Exhausted { .. } => "All attempts failed",
+            Fault::TimedOut => "All attempts failed, the last one by timeout",
+            Fault::OutcomeUnknown { .. } => "Outcome unknown: the Call may have been executed and must not be replayed",
+            Fault::ResponseTooLarge => "The Endpoint's answer is over max_response_bytes",
+            Fault::ShuttingDown => "Shutting down",
+            Fault::Overloaded => "Overloaded",
+        }
+    }
+
+    /// The word or words in `error.data.reason`, where there is one.
+    pub const fn reason(self) -> Option<&'static str> {
+        match self {
+            Fault::InvalidRequest(why) => Some(why.words()),
+            Fault::Http(HttpFault::BadRequest(why) | HttpFault::Unsupported(why)) => Some(why),
+            Fault::Method(why) => Some(why.word()),
+            Fault::Exhausted { reason, .. } | Fault::OutcomeUnknown { reason } => Some(reason.word()),
+            Fault::TimedOut => Some(Reason::Timeout.word()),
+            Fault::ShuttingDown => Some("shutting_down"),
+            Fault::Overloaded => Some("overloaded"),
+            _ => None,
+        }
+    }
+
+    /// The word for metrics: `ringway_calls_total{outcome}`.
+    pub const fn outcome(self) -> &'static str {
+        match self {
+            Fault::NotJson | Fault::InvalidRequest(_) | Fault::Http(_) => "invalid",
+            Fault::Method(_) => "method_unavailable",
+            Fault::NoTarget => "no_target",
+            Fault::Unavailable { .. } => "unavailable",
+            Fault::Exhausted { .. } => "exhausted",
+            Fault::TimedOut => "timeout",
+            Fault::OutcomeUnknown { .. } => "outcome_unknown",
+            Fault::ResponseTooLarge => "response_too_large",
+            Fault::ShuttingDown => "shutting_down",
+            Fault::Overloaded => "overloaded",
+        }
+    }
+}
+
+const fn whole_seconds(ns: Nanos) -> u64 {
+    let seconds = ns.div_ceil(SECOND);
+    if seconds == 0 { 1 } else { seconds }
+}

@@ -1,0 +1,203 @@
+//! What is known about each method by name: its class, and the label under which it is counted.
+//!
+//! Names match exactly and case-sensitively; a name that stands in no table is [`Class::Unrecognised`].
+//! The tables are embedded from `src/logic/methods/*.csv`.
+
+use super::call::Class;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Which table a network's methods stand in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// Ethereum and everything that speaks its JSON-RPC.
+    Evm,
+    /// TRON (its JSON-RPC).
+    Tron,
+    /// Solana.
+    Solana,
+}
+
+impl Family {
+    /// The family of a chain by its name, where nothing else is said.
+    pub fn of_chain(chain: &str) -> Family {
+        match chain {
+            "tron" => Family::Tron,
+            "solana" => Family::Solana,
+            _ => Family::Evm,
+        }
+    }
+}
+
+/// Index of a row in its family's table; [`Table::other`] stands for every unlisted name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MethodId(pub u16);
+
+/// One row: the facts about one method.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Method {
+    /// Exact name.
+    pub name: Box<str>,
+    /// What a repetition would mean.
+    pub class: Class,
+    /// The capability that serves it (`core`, `debug`, `trace`, ...).
+    pub capability: Box<str>,
+}
+
+/// The rows of one family, found by name.
+#[derive(Debug)]
+pub struct Table {
+    rows: Vec<Method>,
+    by_name: HashMap<Box<str>, u16, BuildHasherDefault<NameHasher>>,
+}
+
+/// The tables of all families.
+#[derive(Debug)]
+pub struct Methods {
+    evm: Table,
+    tron: Table,
+    solana: Table,
+}
+
+impl Methods {
+    /// The embedded tables.
+    pub fn embedded() -> Methods {
+        Methods {
+            evm: Table::read(include_str!("methods/evm.csv"), "eth_sendRawTransaction"),
+            // TRON's JSON-RPC declares eth_sendRawTransaction and never takes one, so it has no signed broadcast.
+            tron: Table::read(include_str!("methods/tron_jsonrpc.csv"), ""),
+            solana: Table::read(include_str!("methods/solana.csv"), "sendTransaction"),
+        }
+    }
+
+    /// The table of a family.
+    pub fn table(&self, family: Family) -> &Table {
+        match family {
+            Family::Evm => &self.evm,
+            Family::Tron => &self.tron,
+            Family::Solana => &self.solana,
+        }
+    }
+}
+
+impl Table {
+    fn read(csv: &str, signed_broadcast: &str) -> Table {
+        let rows: Vec<Method> = csv.lines().skip(1).filter_map(|line| row(line, signed_broadcast)).collect();
+        let by_name = rows.iter().zip(0u16..).map(|(row, at)| (row.name.clone(), at)).collect();
+        Table { rows, by_name }
+    }
+
+    /// The row for an exact name, or [`Table::other`].
+    pub fn find(&self, name: &str) -> MethodId {
+        self.by_name.get(name).map_or(self.other(), |at| MethodId(*at))
+    }
+
+    /// The id under which all unlisted names are counted.
+    pub fn other(&self) -> MethodId {
+        MethodId(self.rows.len() as u16)
+    }
+
+    /// The facts of a row; `None` for [`Table::other`].
+    pub fn get(&self, id: MethodId) -> Option<&Method> {
+        self.rows.get(usize::from(id.0))
+    }
+
+    /// The class of a row; unlisted names are unrecognised.
+    pub fn class(&self, id: MethodId) -> Class {
+        self.get(id).map_or(Class::Unrecognised, |row| row.class)
+    }
+
+    /// The label for metrics: the name of a listed method, else `other`.
+    pub fn label(&self, id: MethodId) -> &str {
+        self.get(id).map_or("other", |row| &row.name)
+    }
+
+    /// All rows, in the order of their ids.
+    pub fn rows(&self) -> &[Method] {
+        &self.rows
+    }
+}
+
+fn row(line: &str, signed_broadcast: &str) -> Option<Method> {
+    let mut cells = line.split(',');
+    let (name, class, capability) = (cells.next()?, cells.next()?, cells.next()?);
+    let class = match class {
+        "stateless" | "builder" => Class::Stateless,
+        "local" => Class::Local,
+        "broadcast" if name == signed_broadcast => Class::SignedBroadcast,
+        // Private transactions, bundles, `...Sync` and user operations are no plain broadcasts:
+        // a second node would not take them as the same thing.
+        "broadcast" | "effect" => Class::Effect,
+        _ => return None,
+    };
+    Some(Method { name: name.into(), class, capability: capability.into() })
+}
+
+/// FNV-1a: the keys are fixed at start, so callers can't choose collisions; short names hash in a few ns.
+#[derive(Debug, Clone)]
+pub struct NameHasher(u64);
+
+impl Default for NameHasher {
+    fn default() -> Self {
+        NameHasher(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for NameHasher {
+    fn finish(&self) -> u64 {
+        // FNV's high bits are weak on short keys, and the map's control bytes take them.
+        self.0 ^ (self.0 >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exactly_the_named_methods_are_signed_broadcasts() {
+        let methods = Methods::embedded();
+        let signed = |family| {
+            let rows = methods.table(family).rows().iter();
+            rows.filter(|row| row.class == Class::SignedBroadcast).map(|row| row.name.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(signed(Family::Evm), ["eth_sendRawTransaction"]);
+        assert_eq!(signed(Family::Solana), ["sendTransaction"]);
+        assert!(signed(Family::Tron).is_empty());
+    }
+
+    #[test]
+    fn every_row_of_the_embedded_tables_is_read() {
+        let methods = Methods::embedded();
+        for (family, csv) in [
+            (Family::Evm, include_str!("methods/evm.csv")),
+            (Family::Tron, include_str!("methods/tron_jsonrpc.csv")),
+            (Family::Solana, include_str!("methods/solana.csv")),
+        ] {
+            let table = methods.table(family);
+            assert_eq!(table.rows().len(), csv.lines().count() - 1);
+            for (row, at) in table.rows().iter().zip(0..) {
+                assert_eq!(table.find(&row.name), MethodId(at));
+            }
+        }
+    }
+
+    #[test]
+    fn names_match_exactly() {
+        let methods = Methods::embedded();
+        let evm = methods.table(Family::Evm);
+        assert_eq!(evm.class(evm.find("eth_call")), Class::Stateless);
+        assert_eq!(evm.class(evm.find("eth_newFilter")), Class::Local);
+        assert_eq!(evm.class(evm.find("eth_sendTransaction")), Class::Effect);
+        assert_eq!(evm.class(evm.find("eth_sendRawTransactionSync")), Class::Effect);
+        for other in ["ETH_CALL", "eth_Call", " eth_call", "eth_call ", "", "eth_sendrawtransaction"] {
+            assert_eq!(evm.class(evm.find(other)), Class::Unrecognised, "{other:?}");
+            assert_eq!(evm.label(evm.find(other)), "other");
+        }
+    }
+}

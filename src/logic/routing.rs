@@ -1,0 +1,91 @@
+//! Which Route a Call takes, or why it takes none.
+
+use super::call::Class;
+use super::fault::{Fault, Unavailable};
+use super::methods::{MethodId, Table};
+use super::snapshot::{Admittance, Gateway, RouteIx, Surface};
+
+/// Namespaces that are closed unless `expose` names them: they administrate a node, or rewrite a development chain.
+pub const CLOSED_NAMESPACES: [&str; 9] =
+    ["admin", "engine", "personal", "miner", "clique", "anvil", "hardhat", "ganache", "evm"];
+
+/// What is decided about a Call before the first attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    /// Its Route.
+    pub route: RouteIx,
+    /// Its row in the method table, for counting.
+    pub method: MethodId,
+    /// What a repetition would mean.
+    pub class: Class,
+}
+
+/// Plans a Call by its decoded method name.
+pub fn plan(gateway: &Gateway, table: &Table, name: &str) -> (MethodId, Result<Plan, Fault>) {
+    let method = table.find(name);
+    let class = table.class(method);
+    let route = match gateway.admittance(method) {
+        Admittance::Route(route) => Ok(route),
+        Admittance::Closed(why) => Err(why),
+        Admittance::ByName => match admit(&gateway.surface, name, class) {
+            Some(why) => Err(why),
+            None => Ok(gateway.unlisted_routes.get(name).copied().unwrap_or(gateway.default_route)),
+        },
+    };
+    (method, route.map(|route| Plan { route, method, class }).map_err(Fault::Method))
+}
+
+/// Why a method is not offered; `None` if it is.
+pub fn admit(surface: &Surface, name: &str, class: Class) -> Option<Unavailable> {
+    if surface.blocked.iter().any(|pattern| matches(pattern, name)) {
+        return Some(Unavailable::Blocked);
+    }
+    if !surface.allowed.is_empty() && !surface.allowed.iter().any(|pattern| matches(pattern, name)) {
+        return Some(Unavailable::NotAllowed);
+    }
+    let namespace = name.split_once('_').map_or("", |(namespace, _)| namespace);
+    // A node that folded the case of names would run what we took for an unknown one, so we fold here.
+    let exposed = surface.expose.iter().any(|open| open.eq_ignore_ascii_case(namespace));
+    let closed = CLOSED_NAMESPACES.iter().any(|closed| closed.eq_ignore_ascii_case(namespace))
+        || (namespace.eq_ignore_ascii_case("debug") && class == Class::Effect);
+    (closed && !exposed).then_some(Unavailable::NotExposed)
+}
+
+/// Whether `pattern` (an exact name, or `ns_*`) covers `name`.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => name.starts_with(prefix),
+        None => pattern == name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dangerous_namespaces_are_closed_until_exposed() {
+        let closed = Surface::default();
+        for name in ["admin_addPeer", "engine_newPayloadV3", "anvil_mine", "evm_mine", "personal_sign", "ADMIN_peers"] {
+            assert_eq!(admit(&closed, name, Class::Effect), Some(Unavailable::NotExposed), "{name}");
+        }
+        assert_eq!(admit(&closed, "debug_setHead", Class::Effect), Some(Unavailable::NotExposed));
+        assert_eq!(admit(&closed, "debug_traceCall", Class::Stateless), None);
+        assert_eq!(admit(&closed, "eth_call", Class::Stateless), None);
+        assert_eq!(admit(&closed, "admin", Class::Unrecognised), None);
+        let open = Surface { expose: vec!["evm".into(), "debug".into()], ..Surface::default() };
+        assert_eq!(admit(&open, "evm_mine", Class::Effect), None);
+        assert_eq!(admit(&open, "debug_setHead", Class::Effect), None);
+        assert_eq!(admit(&open, "anvil_mine", Class::Effect), Some(Unavailable::NotExposed));
+    }
+
+    #[test]
+    fn lists_block_and_allow_by_name_and_by_namespace() {
+        let surface =
+            Surface { allowed: vec!["eth_*".into(), "net_version".into()], blocked: vec!["eth_sign".into()], expose: vec![] };
+        assert_eq!(admit(&surface, "eth_call", Class::Stateless), None);
+        assert_eq!(admit(&surface, "net_version", Class::Stateless), None);
+        assert_eq!(admit(&surface, "eth_sign", Class::Effect), Some(Unavailable::Blocked));
+        assert_eq!(admit(&surface, "net_versions", Class::Unrecognised), Some(Unavailable::NotAllowed));
+    }
+}

@@ -1,0 +1,316 @@
+//! One immutable resolved configuration: what the rest of the product reads, whole or not at all.
+//!
+//! Indexes ([`EndpointIx`], [`RouteIx`]) are valid in one Snapshot only: an Exchange keeps the Snapshot
+//! with which it began.
+
+use super::methods::{Family, MethodId, Methods};
+use super::units::Nanos;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+/// Most targets of one Route; a Call's candidates fit one `u128`.
+pub const TARGETS_MAX: usize = 100;
+/// Most attempts of one Call.
+pub const ATTEMPTS_MAX: u8 = 10;
+
+/// A string that never reaches an error, a log, a metric or an admin answer.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// Wraps a secret.
+    pub fn new(text: impl Into<Box<str>>) -> Secret {
+        Secret(text.into())
+    }
+    /// The secret itself: for the wire to an Endpoint and for comparisons, nothing else.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Position of an Endpoint in [`Snapshot::endpoints`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EndpointIx(pub u16);
+
+/// Position of a Gateway in [`Snapshot::gateways`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GatewayIx(pub u16);
+
+/// Position of a Route in [`Gateway::routes`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RouteIx(pub u16);
+
+/// A whole resolved configuration.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The `[server]`, `[log]` and `[failsafe]` sections.
+    pub server: Server,
+    /// All Endpoints, enabled or not.
+    pub endpoints: Vec<Endpoint>,
+    /// All Gateways.
+    pub gateways: Vec<Gateway>,
+    /// The method tables.
+    pub methods: Methods,
+}
+
+/// Which driver the shards run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Driver {
+    /// io_uring where the kernel lets us, else epoll.
+    Auto,
+    /// io_uring or nothing.
+    IoUring,
+    /// epoll.
+    Epoll,
+}
+
+/// Form of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Lowest level that is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// Everything that is not about one chain.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// Data plane addresses.
+    pub listen: Vec<SocketAddr>,
+    /// Admin address.
+    pub admin: SocketAddr,
+    /// Bearer token of the admin port.
+    pub admin_token: Option<Secret>,
+    /// `/metrics` without the token.
+    pub metrics_public: bool,
+    /// 0 = as many as there are CPUs to use.
+    pub shards: usize,
+    /// io_uring or epoll.
+    pub driver: Driver,
+    /// Client connections, all shards together.
+    pub max_connections: usize,
+    /// Largest request head in bytes.
+    pub max_header_bytes: usize,
+    /// Most header fields of a request.
+    pub max_headers: usize,
+    /// Largest request body in bytes.
+    pub max_request_bytes: usize,
+    /// Largest answer of an Endpoint in bytes.
+    pub max_response_bytes: usize,
+    /// Most members of a batch.
+    pub max_batch: usize,
+    /// Largest answer to a batch in bytes.
+    pub max_batch_response_bytes: usize,
+    /// Calls in flight per shard.
+    pub max_inflight: usize,
+    /// Calls of one batch in flight.
+    pub batch_concurrency: usize,
+    /// Time for a request head.
+    pub header_timeout_ns: Nanos,
+    /// Time for a request body.
+    pub body_timeout_ns: Nanos,
+    /// Time in which a reader must take something.
+    pub write_timeout_ns: Nanos,
+    /// Time that a connection may be idle.
+    pub idle_timeout_ns: Nanos,
+    /// After SIGTERM: still accepting, readiness already 503.
+    pub shutdown_delay_ns: Nanos,
+    /// After that: time for what is in flight.
+    pub shutdown_grace_ns: Nanos,
+    /// Form of the log.
+    pub log_format: LogFormat,
+    /// Lowest level that is logged.
+    pub log_level: LogLevel,
+    /// `[failsafe] max_attempts`.
+    pub max_attempts: u8,
+}
+
+/// What an Endpoint or a Gateway speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// JSON-RPC over HTTP.
+    JsonRpc,
+    /// The TRON HTTP API.
+    TronHttp,
+}
+
+/// Where an Endpoint is. Only `authority` may be shown, and only to the Endpoint itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Url {
+    /// Host name or address, without brackets.
+    pub host: Box<str>,
+    /// TCP port.
+    pub port: u16,
+    /// What `Host` says: host and, where it is not 80, port.
+    pub authority: Box<str>,
+    /// Path and query, starting with `/`: may hold a key.
+    pub path_and_query: Secret,
+    /// `Authorization: Basic` value made from user-info in the URL.
+    pub basic_auth: Option<Secret>,
+}
+
+impl std::fmt::Debug for Url {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Url(…)")
+    }
+}
+
+/// When an Endpoint's Circuit opens and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CircuitRule {
+    /// Failures in a row that open it.
+    pub consecutive_failures: u32,
+    /// First time that it stays open.
+    pub cooldown_ns: Nanos,
+    /// Longest time that it stays open.
+    pub max_cooldown_ns: Nanos,
+    /// A refusal for configuration counts only if there was no success for so long.
+    pub window_ns: Nanos,
+}
+
+/// One upstream.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// Its name in everything that people see.
+    pub id: Box<str>,
+    /// Chain, as the Gateway names it.
+    pub chain: Box<str>,
+    /// Network, as the Gateway names it.
+    pub network: Box<str>,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// Where it is.
+    pub url: Url,
+    /// Off = no candidate.
+    pub enabled: bool,
+    /// Own headers, in the order of the file; names are valid tokens, values hold no control characters.
+    pub headers: Vec<(Box<str>, Secret)>,
+    /// TCP connect.
+    pub connect_timeout_ns: Nanos,
+    /// Waiting for a free connection.
+    pub queue_timeout_ns: Nanos,
+    /// Connections, all shards together.
+    pub max_connections: usize,
+    /// A pooled connection idle for longer is closed.
+    pub idle_timeout_ns: Nanos,
+    /// A pooled connection older than this is closed.
+    pub max_age_ns: Nanos,
+    /// Its Circuit.
+    pub circuit: CircuitRule,
+}
+
+/// How a Route orders its candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strategy {
+    /// Configured order.
+    Priority,
+    /// At random by weight.
+    Weighted,
+}
+
+/// One Endpoint of a Route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// Which Endpoint.
+    pub endpoint: EndpointIx,
+    /// 0..=1000; 0 = listed, never selected.
+    pub weight: u16,
+}
+
+/// Connects a Gateway to Endpoints.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// Its name.
+    pub id: Box<str>,
+    /// Exact method names; empty for the default Route.
+    pub methods: Vec<Box<str>>,
+    /// Order of the candidates.
+    pub strategy: Strategy,
+    /// As configured, at most [`TARGETS_MAX`].
+    pub targets: Vec<Target>,
+    /// Bit i is set if target i passes the candidate filter (enabled; same chain, network and protocol;
+    /// weighted: weight over 0).
+    pub eligible: u128,
+    /// The effective bound: the lower of the Route's and the deployment's.
+    pub max_attempts: u8,
+    /// One attempt, from its start to the last response byte.
+    pub attempt_timeout_ns: Nanos,
+    /// Version of the Route.
+    pub version: u64,
+}
+
+/// A public entry point.
+#[derive(Debug)]
+pub struct Gateway {
+    /// Its name.
+    pub id: Box<str>,
+    /// `/eth`; no trailing slash, except for `/` itself.
+    pub path: Box<str>,
+    /// Optional Host match, lower case, without port.
+    pub hosts: Vec<Box<str>>,
+    /// Chain.
+    pub chain: Box<str>,
+    /// Network.
+    pub network: Box<str>,
+    /// Which method table counts.
+    pub family: Family,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// All Routes; the default one is at [`Gateway::default_route`].
+    pub routes: Vec<Route>,
+    /// The Route without `methods`.
+    pub default_route: RouteIx,
+    /// For each listed method (and [`MethodId`] `other` at the end): its Route, or why it is closed.
+    pub listed: Vec<Admittance>,
+    /// Route by name for method Routes that name an unlisted method.
+    pub unlisted_routes: HashMap<Box<str>, RouteIx>,
+    /// Decides about unlisted names.
+    pub surface: Surface,
+}
+
+impl Gateway {
+    /// The row of [`Gateway::listed`] for a method.
+    pub fn admittance(&self, method: MethodId) -> Admittance {
+        self.listed[usize::from(method.0)]
+    }
+}
+
+/// What a Gateway does with one listed method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admittance {
+    /// It goes to this Route.
+    Route(RouteIx),
+    /// It is not available.
+    Closed(super::fault::Unavailable),
+    /// Not a listed method: ask the surface and the map of unlisted Routes.
+    ByName,
+}
+
+/// Which methods a Gateway offers at all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Surface {
+    /// `allowed_methods`: exact names or `ns_*`; empty = all.
+    pub allowed: Vec<Box<str>>,
+    /// `blocked_methods`.
+    pub blocked: Vec<Box<str>>,
+    /// `expose`: namespaces opened that are closed by default.
+    pub expose: Vec<Box<str>>,
+}

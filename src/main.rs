@@ -1,0 +1,6 @@
+//! Arguments and exit code.
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() {}
