@@ -1,1 +1,251 @@
-//! Not written yet.
+//! When an Endpoint is left alone after failures: the arithmetic on the one word that all shards share.
+//!
+//! closed -> open (failures in a row) -> after the cooldown exactly one probe Call over all shards
+//! -> closed, or open again with a doubled, jittered cooldown. The word lives in
+//! `shared::circuit_board`; here are only pure functions from word to word.
+
+use super::snapshot::CircuitRule;
+use super::units::{MS, Nanos};
+
+/// The Circuit of one Endpoint as one word.
+///
+/// `[2 bits state][6 bits how often it opened in a row][12 bits generation][44 bits time in ms]`.
+/// The time is the end of the cooldown (open) or of the permit (probing); 44 bits of ms are 557 years.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Word(pub u64);
+
+/// State of a Circuit at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Requests pass.
+    Closed,
+    /// No requests until this time (ns).
+    Open {
+        /// End of the cooldown.
+        until_ns: Nanos,
+    },
+    /// One probe is under way; its permit ends at this time (ns).
+    Probing {
+        /// End of the permit.
+        until_ns: Nanos,
+    },
+}
+
+/// What a Circuit says to a Call that wants an Endpoint now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// Go.
+    Admit,
+    /// The cooldown (or a lost probe's permit) is over: one Call may take the permit and probe.
+    Probe,
+    /// Not before this time.
+    Reject {
+        /// When it may be tried again, as far as is known.
+        until_ns: Nanos,
+    },
+}
+
+const CLOSED: u64 = 0;
+const OPEN: u64 = 1;
+const PROBING: u64 = 2;
+const TIME_BITS: u32 = 44;
+const GENERATION_BITS: u32 = 12;
+const STREAK_MAX: u64 = 63;
+
+impl Word {
+    fn new(state: u64, streak: u64, generation: u64, until_ns: Nanos) -> Word {
+        // Rounded up: a permit or cooldown never ends before its time.
+        let ms = until_ns.div_ceil(MS) & ((1 << TIME_BITS) - 1);
+        let generation = generation & ((1 << GENERATION_BITS) - 1);
+        Word(state << 62 | streak.min(STREAK_MAX) << 56 | generation << TIME_BITS | ms)
+    }
+    fn state_bits(self) -> u64 {
+        self.0 >> 62
+    }
+    fn streak(self) -> u64 {
+        self.0 >> 56 & STREAK_MAX
+    }
+    fn until_ns(self) -> Nanos {
+        (self.0 & ((1 << TIME_BITS) - 1)).saturating_mul(MS)
+    }
+    /// Counts transitions, so that a result under an old permit is known for one.
+    pub fn generation(self) -> u64 {
+        self.0 >> TIME_BITS & ((1 << GENERATION_BITS) - 1)
+    }
+
+    /// The state as people read it.
+    pub fn state(self) -> State {
+        match self.state_bits() {
+            OPEN => State::Open { until_ns: self.until_ns() },
+            PROBING => State::Probing { until_ns: self.until_ns() },
+            // A word that can't be read admits.
+            _ => State::Closed,
+        }
+    }
+
+    /// Whether a Call may pass now.
+    pub fn admission(self, now_ns: Nanos) -> Admission {
+        match self.state() {
+            State::Closed => Admission::Admit,
+            State::Open { until_ns } | State::Probing { until_ns } if until_ns > now_ns => {
+                Admission::Reject { until_ns }
+            }
+            State::Open { .. } | State::Probing { .. } => Admission::Probe,
+        }
+    }
+
+    /// Takes the permit: the word to swap in if nobody else was faster.
+    pub fn probe(self, permit_until_ns: Nanos) -> Word {
+        Word::new(PROBING, self.streak(), self.generation() + 1, permit_until_ns)
+    }
+
+    /// Opens a closed Circuit.
+    pub fn trip(self, rule: &CircuitRule, now_ns: Nanos, jitter: f64) -> Word {
+        Word::new(OPEN, 1, self.generation() + 1, now_ns + cooldown(rule, 1, jitter))
+    }
+
+    /// The probe under `permit` failed: open again, twice as long. `None` if the permit is no longer the
+    /// one that counts.
+    pub fn probe_failed(self, permit: Word, rule: &CircuitRule, now_ns: Nanos, jitter: f64) -> Option<Word> {
+        let streak = (self.streak() + 1).min(STREAK_MAX);
+        let until = now_ns + cooldown(rule, streak, jitter);
+        self.holds(permit, now_ns).then(|| Word::new(OPEN, streak, self.generation() + 1, until))
+    }
+
+    /// The probe under `permit` succeeded: closed.
+    pub fn probe_succeeded(self, permit: Word, now_ns: Nanos) -> Option<Word> {
+        self.holds(permit, now_ns).then(|| Word::new(CLOSED, 0, self.generation() + 1, 0))
+    }
+
+    /// The probe under `permit` ended without saying anything about the Endpoint: the permit is free
+    /// again for the next Call.
+    pub fn probe_returned(self, permit: Word, now_ns: Nanos) -> Option<Word> {
+        self.holds(permit, now_ns).then(|| Word::new(OPEN, self.streak(), self.generation() + 1, now_ns))
+    }
+
+    fn holds(self, permit: Word, now_ns: Nanos) -> bool {
+        // Rounded up like the word itself, so that a result in the permit's last ms still counts.
+        self == permit && self.until_ns() >= now_ns
+    }
+}
+
+/// The cooldown after `streak` openings in a row; `jitter` in 0..1 spreads it over ±10 %, so that many
+/// gateways don't probe one node at the same moment.
+pub fn cooldown(rule: &CircuitRule, streak: u64, jitter: f64) -> Nanos {
+    let doublings = u32::try_from(streak.saturating_sub(1)).unwrap_or(u32::MAX).min(62);
+    let full = rule.cooldown_ns.saturating_mul(1u64 << doublings).min(rule.max_cooldown_ns.max(rule.cooldown_ns));
+    // The first cooldown is exact: an operator who set 5s sees 5s.
+    if streak <= 1 {
+        return full;
+    }
+    let spread = (full as f64 * (0.9 + 0.2 * jitter.clamp(0.0, 1.0))) as Nanos;
+    spread.min(rule.max_cooldown_ns.max(rule.cooldown_ns))
+}
+
+/// Failures in a row as all shards see them, in one word: `[16 bits failures][48 bits successes]`.
+/// *In a row* means: since the successes, summed over all shards, last moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Streak(pub u64);
+
+impl Streak {
+    /// One more failure, with the sum of all shards' successes as it is now.
+    pub fn failed(self, successes: u64) -> Streak {
+        let successes = successes & ((1 << 48) - 1);
+        let failures = if self.0 & ((1 << 48) - 1) == successes { self.failures() + 1 } else { 1 };
+        Streak(failures.min(u64::from(u16::MAX)) << 48 | successes)
+    }
+    /// How many failures in a row.
+    pub fn failures(self) -> u64 {
+        self.0 >> 48
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logic::units::SECOND;
+
+    const RULE: CircuitRule = CircuitRule {
+        consecutive_failures: 5,
+        cooldown_ns: 5 * SECOND,
+        max_cooldown_ns: 30 * SECOND,
+        window_ns: 10 * SECOND,
+    };
+
+    #[test]
+    fn closed_open_probe_closed() {
+        let closed = Word::default();
+        assert_eq!(closed.admission(0), Admission::Admit);
+        let open = closed.trip(&RULE, SECOND, 0.3);
+        assert_eq!(open.state(), State::Open { until_ns: 6 * SECOND });
+        assert_eq!(open.admission(6 * SECOND - 1), Admission::Reject { until_ns: 6 * SECOND });
+        assert_eq!(open.admission(6 * SECOND), Admission::Probe);
+        let permit = open.probe(8 * SECOND);
+        assert_eq!(permit.admission(7 * SECOND), Admission::Reject { until_ns: 8 * SECOND });
+        assert_eq!(permit.probe_succeeded(permit, 7 * SECOND).map(Word::state), Some(State::Closed));
+    }
+
+    #[test]
+    fn a_lost_probe_never_closes_an_endpoint_for_ever() {
+        let permit = Word::default().trip(&RULE, 0, 0.5).probe(8 * SECOND);
+        assert_eq!(permit.admission(8 * SECOND), Admission::Probe);
+    }
+
+    #[test]
+    fn results_under_an_old_permit_are_ignored() {
+        let old = Word::default().trip(&RULE, 0, 0.5).probe(8 * SECOND);
+        let new = old.probe(20 * SECOND);
+        assert_eq!(new.probe_succeeded(old, 9 * SECOND), None);
+        assert_eq!(new.probe_failed(old, &RULE, 9 * SECOND, 0.5), None);
+        assert_eq!(old.probe_succeeded(old, 8 * SECOND + 1), None, "expired");
+        assert!(new.probe_succeeded(new, 9 * SECOND).is_some());
+    }
+
+    #[test]
+    fn cooldowns_double_up_to_the_longest() {
+        let mut word = Word::default().trip(&RULE, 0, 0.5);
+        let mut lengths = vec![];
+        for _ in 0..5 {
+            let permit = word.probe(u64::from(u32::MAX) * MS);
+            word = permit.probe_failed(permit, &RULE, 0, 0.5).unwrap();
+            let State::Open { until_ns } = word.state() else { panic!("{word:?}") };
+            lengths.push(until_ns / SECOND);
+        }
+        assert_eq!(lengths, [10, 20, 30, 30, 30]);
+        for jitter in [0.0, 1.0] {
+            let length = cooldown(&RULE, 2, jitter);
+            assert!((9 * SECOND..=11 * SECOND).contains(&length), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_closed_circuit_starts_from_the_first_cooldown_again() {
+        let mut word = Word::default().trip(&RULE, 0, 0.5);
+        for _ in 0..3 {
+            let permit = word.probe(SECOND);
+            word = permit.probe_failed(permit, &RULE, SECOND, 0.5).unwrap();
+        }
+        let permit = word.probe(SECOND);
+        let closed = permit.probe_succeeded(permit, 0).unwrap();
+        assert_eq!(closed.trip(&RULE, 0, 0.9).state(), State::Open { until_ns: 5 * SECOND });
+    }
+
+    #[test]
+    fn a_returned_permit_is_free_at_once() {
+        let permit = Word::default().trip(&RULE, 0, 0.5).probe(8 * SECOND);
+        let back = permit.probe_returned(permit, 7 * SECOND).unwrap();
+        assert_eq!(back.admission(7 * SECOND), Admission::Probe);
+    }
+
+    #[test]
+    fn in_a_row_means_since_the_successes_last_moved() {
+        let mut streak = Streak::default();
+        for expected in 1..=4 {
+            streak = streak.failed(17);
+            assert_eq!(streak.failures(), if expected == 1 { 1 } else { expected });
+        }
+        assert_eq!(streak.failed(18).failures(), 1);
+        let full = (0..100_000).fold(Streak::default(), |streak, _| streak.failed(3));
+        assert_eq!(full.failures(), u64::from(u16::MAX));
+    }
+}

@@ -1,1 +1,524 @@
-//! Not written yet.
+//! One Call from its first attempt to its end: which Endpoint next, and whether another is safe.
+//!
+//! Sans-io. The driver asks [`CallMachine::next`] for an [`Action`], does it, and tells what happened
+//! with [`CallMachine::feed`]; time and randomness are arguments. The invariants:
+//!
+//! 1. at most `bound` attempts;
+//! 2. no Endpoint twice;
+//! 3. after an ambiguous failure nothing is sent again unless the operation may be replayed;
+//! 4. no attempt at an Endpoint whose Circuit rejects;
+//! 5. exactly one Finish;
+//! 6. it never gives up while the bound and an admitted candidate remain, and nothing forbids another try.
+
+use super::call::Class;
+use super::circuit::Admission;
+use super::fault::{Fault, Reason};
+use super::snapshot::{EndpointIx, Route, Strategy};
+use super::units::Nanos;
+use super::verdict::{Certainty, Failure, Verdict};
+
+/// What the machine may see of the world outside: the Circuits. The shared board implements it, and the
+/// simulator.
+pub trait World {
+    /// What the Endpoint's Circuit says now.
+    fn admission(&self, endpoint: EndpointIx, now_ns: Nanos) -> Admission;
+}
+
+/// What the driver is to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Send the Call to this Endpoint; feed `Judged` (or `Refused`, if the probe's permit was lost).
+    Attempt {
+        /// Where.
+        endpoint: EndpointIx,
+        /// The attempt ends then, connect included.
+        until_ns: Nanos,
+        /// The Circuit is half-open: take the permit first.
+        probe: bool,
+    },
+    /// An attempt is under way: feed what came of it.
+    Await,
+    /// The Call is over.
+    Finish(Finish),
+}
+
+/// How a Call ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finish {
+    /// The answer of the last attempt goes to the caller.
+    Reply,
+    /// The error that was kept from an earlier attempt goes to the caller.
+    Kept,
+    /// Ringway speaks.
+    Fault(Fault),
+    /// A notification: nobody is told anything.
+    Silent,
+    /// The caller went away.
+    Abandoned,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The attempt ended with this verdict.
+    Judged(Verdict),
+    /// The attempt could not start: the probe's permit was lost, until this time.
+    Refused {
+        /// When the Endpoint may be tried, as far as is known.
+        until_ns: Nanos,
+    },
+    /// The caller is gone.
+    CallerGone,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Choosing,
+    InFlight(u8),
+    Done(Finish),
+}
+
+/// The state of one Call.
+#[derive(Debug, Clone)]
+pub struct CallMachine {
+    class: Class,
+    notification: bool,
+    bound: u8,
+    attempts: u8,
+    /// Targets that this Call may still try, one bit each.
+    remaining: u128,
+    /// Half-open ones that this Call takes only when nothing else is left.
+    deferred: u128,
+    /// The number that makes the first weighted choice; shared by the members of a batch.
+    first_draw: Option<u64>,
+    soonest_ns: Option<Nanos>,
+    last: Option<Failure>,
+    kept: bool,
+    caller_gone: bool,
+    step: Step,
+}
+
+impl CallMachine {
+    /// A machine for one Call on one Route. `first_draw` makes the first weighted choice; batch members
+    /// share it, so that one batch sees one node where it can.
+    pub fn new(route: &Route, class: Class, notification: bool, first_draw: Option<u64>) -> CallMachine {
+        CallMachine {
+            class,
+            notification,
+            bound: route.max_attempts,
+            attempts: 0,
+            remaining: route.eligible,
+            deferred: 0,
+            first_draw,
+            soonest_ns: None,
+            last: None,
+            kept: false,
+            caller_gone: false,
+            step: Step::Choosing,
+        }
+    }
+
+    /// Attempts that were started.
+    pub fn attempts(&self) -> u8 {
+        self.attempts
+    }
+
+    /// Decides what to do now. Bounded by the number of targets.
+    pub fn next<W: World>(
+        &mut self,
+        route: &Route,
+        world: &W,
+        now_ns: Nanos,
+        random: &mut impl FnMut() -> u64,
+    ) -> Action {
+        match self.step {
+            Step::Done(finish) => return Action::Finish(finish),
+            Step::InFlight(_) => return Action::Await,
+            Step::Choosing => {}
+        }
+        if self.caller_gone {
+            return self.finish(Finish::Abandoned);
+        }
+        if self.attempts >= self.bound {
+            return self.give_up(now_ns);
+        }
+        while let Some(target) = self.select(route, random) {
+            let bit = 1u128 << target;
+            self.remaining &= !bit;
+            let endpoint = route.targets[usize::from(target)].endpoint;
+            let probe = match world.admission(endpoint, now_ns) {
+                Admission::Admit => false,
+                // The last resort of a Call that shouldn't probe is still better than an error.
+                Admission::Probe if self.may_probe() || self.deferred & bit != 0 => true,
+                Admission::Probe => {
+                    self.deferred |= bit;
+                    continue;
+                }
+                Admission::Reject { until_ns } => {
+                    self.deferred &= !bit;
+                    self.rejected(until_ns);
+                    continue;
+                }
+            };
+            self.deferred &= !bit;
+            self.attempts += 1;
+            debug_assert!(self.attempts <= self.bound);
+            self.step = Step::InFlight(target);
+            return Action::Attempt { endpoint, until_ns: now_ns.saturating_add(route.attempt_timeout_ns), probe };
+        }
+        self.give_up(now_ns)
+    }
+
+    /// Tells the machine what happened. After `Judged` with a failure that has `keep`, the driver keeps
+    /// the answer's bytes: a later `Finish(Kept)` asks for the last ones kept.
+    pub fn feed(&mut self, event: Event) {
+        match (event, self.step) {
+            (Event::CallerGone, Step::Done(_)) => {}
+            (Event::CallerGone, _) => self.caller_gone = true,
+            (Event::Refused { until_ns }, Step::InFlight(_)) => {
+                self.attempts -= 1;
+                self.rejected(until_ns);
+                self.step = Step::Choosing;
+            }
+            (Event::Judged(verdict), Step::InFlight(_)) => self.judged(verdict),
+            (Event::Refused { .. } | Event::Judged(_), Step::Choosing | Step::Done(_)) => {
+                debug_assert!(false, "fed {event:?} with no attempt under way");
+            }
+        }
+    }
+
+    /// Whether a running attempt is cut short when the caller goes away: only what has no effect.
+    pub fn cancels_with_caller(&self) -> bool {
+        self.class == Class::Stateless
+    }
+
+    fn judged(&mut self, verdict: Verdict) {
+        self.step = match verdict {
+            Verdict::Final => Step::Done(if self.notification { Finish::Silent } else { Finish::Reply }),
+            Verdict::TooLarge => Step::Done(self.told(Fault::ResponseTooLarge)),
+            Verdict::Failed(failure) => {
+                self.kept |= failure.keep;
+                self.last = Some(failure);
+                if self.must_stop(failure.certainty) {
+                    Step::Done(self.stopped(failure.reason))
+                } else {
+                    Step::Choosing
+                }
+            }
+        };
+    }
+
+    /// The retry matrix: may another Endpoint see this Call after such a failure?
+    fn must_stop(&self, certainty: Certainty) -> bool {
+        match certainty {
+            Certainty::NotSent | Certainty::Refused => false,
+            Certainty::Ambiguous => self.notification || !self.class.replayable(),
+        }
+    }
+
+    fn stopped(&self, reason: Reason) -> Finish {
+        if self.kept { self.told_kept() } else { self.told(Fault::OutcomeUnknown { reason }) }
+    }
+
+    fn give_up(&mut self, now_ns: Nanos) -> Action {
+        let finish = if self.kept {
+            self.told_kept()
+        } else {
+            self.told(match (self.last, self.soonest_ns) {
+                (Some(Failure { reason: Reason::Timeout, .. }), _) => Fault::TimedOut,
+                (Some(Failure { reason, retry_after_ns, .. }), _) => {
+                    Fault::Exhausted { reason, retry_after_ns: retry_after_ns.unwrap_or(0) }
+                }
+                (None, Some(soonest_ns)) => Fault::Unavailable { retry_after_ns: soonest_ns.saturating_sub(now_ns) },
+                (None, None) => Fault::NoTarget,
+            })
+        };
+        self.finish(finish)
+    }
+
+    fn finish(&mut self, finish: Finish) -> Action {
+        self.step = Step::Done(finish);
+        Action::Finish(finish)
+    }
+
+    fn told(&self, fault: Fault) -> Finish {
+        if self.notification { Finish::Silent } else { Finish::Fault(fault) }
+    }
+
+    fn told_kept(&self) -> Finish {
+        if self.notification { Finish::Silent } else { Finish::Kept }
+    }
+
+    fn rejected(&mut self, until_ns: Nanos) {
+        self.soonest_ns = Some(self.soonest_ns.map_or(until_ns, |soonest| soonest.min(until_ns)));
+    }
+
+    /// Only what may be repeated finds out whether an Endpoint lives again.
+    fn may_probe(&self) -> bool {
+        self.class.replayable() && !self.notification
+    }
+
+    fn select(&mut self, route: &Route, random: &mut impl FnMut() -> u64) -> Option<u8> {
+        if self.remaining == 0 {
+            // What is left now are the half-open ones: each comes back once.
+            self.remaining = self.deferred;
+        }
+        if self.remaining == 0 {
+            return None;
+        }
+        match route.strategy {
+            Strategy::Priority => Some(self.remaining.trailing_zeros() as u8),
+            Strategy::Weighted => {
+                let draw = self.first_draw.take().unwrap_or_else(random);
+                weighted(route, self.remaining, draw)
+            }
+        }
+    }
+}
+
+/// One of the set bits at random by relative weight; removal renormalises by itself, because only the
+/// remaining weights are summed. `P(i) = w_i / Σw` to within 2^-46.
+pub fn weighted(route: &Route, remaining: u128, draw: u64) -> Option<u8> {
+    let weights = || Bits(remaining).map(|at| (at, u64::from(route.targets[usize::from(at)].weight)));
+    let total: u64 = weights().map(|(_, weight)| weight).sum();
+    // The high half of draw × total is uniform over 0..total: no division, and no bias that anybody could measure.
+    let mut left = (u128::from(draw) * u128::from(total) >> 64) as u64;
+    for (at, weight) in weights() {
+        if left < weight {
+            return Some(at);
+        }
+        left -= weight;
+    }
+    None
+}
+
+/// The positions of the set bits, lowest first.
+struct Bits(u128);
+
+impl Iterator for Bits {
+    type Item = u8;
+    fn next(&mut self) -> Option<u8> {
+        if self.0 == 0 {
+            return None;
+        }
+        let at = self.0.trailing_zeros() as u8;
+        self.0 &= self.0 - 1;
+        Some(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logic::snapshot::Target;
+    use crate::logic::units::{MS, SECOND};
+
+    struct Board(Vec<Admission>);
+    impl World for Board {
+        fn admission(&self, endpoint: EndpointIx, _: Nanos) -> Admission {
+            self.0[usize::from(endpoint.0)]
+        }
+    }
+
+    fn route(strategy: Strategy, weights: &[u16]) -> Route {
+        let targets: Vec<Target> =
+            weights.iter().zip(0..).map(|(weight, at)| Target { endpoint: EndpointIx(at), weight: *weight }).collect();
+        Route {
+            id: "r".into(),
+            methods: vec![],
+            strategy,
+            eligible: (1u128 << targets.len()) - 1,
+            targets,
+            max_attempts: 3,
+            attempt_timeout_ns: 10 * SECOND,
+            version: 1,
+        }
+    }
+
+    fn failed(certainty: Certainty) -> Event {
+        Event::Judged(Verdict::Failed(Failure {
+            certainty,
+            reason: Reason::ConnectionLost,
+            keep: false,
+            retry_after_ns: None,
+        }))
+    }
+
+    /// Runs a Call whose attempts all fail so, and returns the Endpoints it saw and its end.
+    fn run(machine: &mut CallMachine, route: &Route, world: &Board, event: Event) -> (Vec<u16>, Finish) {
+        let mut seen = vec![];
+        loop {
+            match machine.next(route, world, MS, &mut || 0) {
+                Action::Attempt { endpoint, .. } => {
+                    seen.push(endpoint.0);
+                    machine.feed(event);
+                }
+                Action::Finish(finish) => return (seen, finish),
+                Action::Await => unreachable!("nothing is under way"),
+            }
+        }
+    }
+
+    fn all_closed(n: usize) -> Board {
+        Board(vec![Admission::Admit; n])
+    }
+
+    #[test]
+    fn the_matrix() {
+        use Certainty::{Ambiguous, NotSent, Refused};
+        use Class::{Effect, Local, SignedBroadcast, Stateless, Unrecognised};
+        let route = route(Strategy::Priority, &[1, 1, 1]);
+        for (class, certainty, tries) in [
+            (Stateless, NotSent, 3),
+            (Stateless, Refused, 3),
+            (Stateless, Ambiguous, 3),
+            (SignedBroadcast, NotSent, 3),
+            (SignedBroadcast, Refused, 3),
+            (SignedBroadcast, Ambiguous, 3),
+            (Local, NotSent, 3),
+            (Local, Refused, 3),
+            (Local, Ambiguous, 1),
+            (Effect, NotSent, 3),
+            (Effect, Refused, 3),
+            (Effect, Ambiguous, 1),
+            (Unrecognised, NotSent, 3),
+            (Unrecognised, Refused, 3),
+            (Unrecognised, Ambiguous, 1),
+        ] {
+            let mut machine = CallMachine::new(&route, class, false, None);
+            let (seen, finish) = run(&mut machine, &route, &all_closed(3), failed(certainty));
+            assert_eq!(seen.len(), tries, "{class:?} {certainty:?}");
+            let unknown = Finish::Fault(Fault::OutcomeUnknown { reason: Reason::ConnectionLost });
+            let spent = Finish::Fault(Fault::Exhausted { reason: Reason::ConnectionLost, retry_after_ns: 0 });
+            assert_eq!(finish, if tries == 1 { unknown } else { spent }, "{class:?} {certainty:?}");
+        }
+    }
+
+    #[test]
+    fn a_notification_goes_on_only_if_it_was_not_sent() {
+        let route = route(Strategy::Priority, &[1, 1, 1]);
+        for (certainty, tries) in [(Certainty::NotSent, 3), (Certainty::Ambiguous, 1)] {
+            let mut machine = CallMachine::new(&route, Class::Stateless, true, None);
+            assert_eq!(
+                run(&mut machine, &route, &all_closed(3), failed(certainty)),
+                ((0..tries).collect(), Finish::Silent)
+            );
+        }
+    }
+
+    #[test]
+    fn a_kept_error_is_delivered_when_nothing_better_comes() {
+        let route = route(Strategy::Priority, &[1, 1]);
+        let kept =
+            Failure { certainty: Certainty::Ambiguous, reason: Reason::HttpStatus, keep: true, retry_after_ns: None };
+        let mut machine = CallMachine::new(&route, Class::Stateless, false, None);
+        machine.next(&route, &all_closed(2), 0, &mut || 0);
+        machine.feed(Event::Judged(Verdict::Failed(kept)));
+        machine.next(&route, &all_closed(2), 0, &mut || 0);
+        machine.feed(failed(Certainty::Ambiguous));
+        assert_eq!(machine.next(&route, &all_closed(2), 0, &mut || 0), Action::Finish(Finish::Kept));
+        let mut stops = CallMachine::new(&route, Class::Effect, false, None);
+        assert_eq!(
+            run(&mut stops, &route, &all_closed(2), Event::Judged(Verdict::Failed(kept))),
+            (vec![0], Finish::Kept)
+        );
+    }
+
+    #[test]
+    fn rejected_candidates_cost_no_attempt() {
+        let route = route(Strategy::Priority, &[1; 5]);
+        let mut world = all_closed(5);
+        world.0[0] = Admission::Reject { until_ns: SECOND };
+        world.0[2] = Admission::Reject { until_ns: 2 * SECOND };
+        let mut machine = CallMachine::new(&route, Class::Stateless, false, None);
+        let (seen, _) = run(&mut machine, &route, &world, failed(Certainty::NotSent));
+        assert_eq!(seen, [1, 3, 4]);
+    }
+
+    #[test]
+    fn nothing_admitted_says_when_to_come_back() {
+        let route = route(Strategy::Priority, &[1, 1]);
+        let world = Board(vec![Admission::Reject { until_ns: 3 * SECOND }, Admission::Reject { until_ns: 2 * SECOND }]);
+        let mut machine = CallMachine::new(&route, Class::Stateless, false, None);
+        let fault = Fault::Unavailable { retry_after_ns: 2 * SECOND - MS };
+        assert_eq!(run(&mut machine, &route, &world, failed(Certainty::NotSent)), (vec![], Finish::Fault(fault)));
+        let nobody = Route { eligible: 0, ..route };
+        let mut machine = CallMachine::new(&nobody, Class::Stateless, false, None);
+        assert_eq!(run(&mut machine, &nobody, &world, failed(Certainty::NotSent)).1, Finish::Fault(Fault::NoTarget));
+    }
+
+    #[test]
+    fn only_what_may_be_repeated_probes_unless_nothing_else_is_left() {
+        let route = route(Strategy::Priority, &[1, 1]);
+        let world = Board(vec![Admission::Probe, Admission::Admit]);
+        let first = |class| {
+            let mut machine = CallMachine::new(&route, class, false, None);
+            machine.next(&route, &world, 0, &mut || 0)
+        };
+        assert!(matches!(first(Class::Stateless), Action::Attempt { endpoint: EndpointIx(0), probe: true, .. }));
+        assert!(matches!(first(Class::SignedBroadcast), Action::Attempt { endpoint: EndpointIx(0), probe: true, .. }));
+        for class in [Class::Effect, Class::Local, Class::Unrecognised] {
+            assert!(matches!(first(class), Action::Attempt { endpoint: EndpointIx(1), probe: false, .. }), "{class:?}");
+        }
+        let mut machine = CallMachine::new(&route, Class::Effect, false, None);
+        assert_eq!(run(&mut machine, &route, &world, failed(Certainty::NotSent)).0, [1, 0]);
+    }
+
+    #[test]
+    fn a_lost_permit_is_no_attempt() {
+        let route = route(Strategy::Priority, &[1, 1]);
+        let world = Board(vec![Admission::Probe, Admission::Admit]);
+        let mut machine = CallMachine::new(&route, Class::Stateless, false, None);
+        machine.next(&route, &world, 0, &mut || 0);
+        machine.feed(Event::Refused { until_ns: SECOND });
+        assert_eq!(machine.attempts(), 0);
+        let next = machine.next(&route, &world, 0, &mut || 0);
+        assert!(matches!(next, Action::Attempt { endpoint: EndpointIx(1), probe: false, .. }));
+    }
+
+    #[test]
+    fn a_timeout_as_the_last_failure_has_its_own_code() {
+        let route = route(Strategy::Priority, &[1]);
+        let late =
+            Failure { certainty: Certainty::Ambiguous, reason: Reason::Timeout, keep: false, retry_after_ns: None };
+        let mut machine = CallMachine::new(&route, Class::Stateless, false, None);
+        let end = run(&mut machine, &route, &all_closed(1), Event::Judged(Verdict::Failed(late))).1;
+        assert_eq!(end, Finish::Fault(Fault::TimedOut));
+    }
+
+    #[test]
+    fn weights_decide_and_removal_renormalises() {
+        let route = route(Strategy::Weighted, &[3, 0, 1]);
+        let share = |remaining: u128| {
+            let mut hits = [0u32; 3];
+            for step in 0..1_000u64 {
+                let draw = step * (u64::MAX / 1_000) + u64::MAX / 2_000;
+                hits[usize::from(weighted(&route, remaining, draw).unwrap())] += 1;
+            }
+            hits
+        };
+        assert_eq!(share(0b101), [750, 0, 250]);
+        assert_eq!(share(0b100), [0, 0, 1_000]);
+        assert_eq!(weighted(&route, 0b010, 7), None);
+    }
+
+    #[test]
+    fn members_that_share_a_draw_start_at_one_node() {
+        let route = route(Strategy::Weighted, &[1, 1, 1]);
+        let first = |draw| {
+            let mut machine = CallMachine::new(&route, Class::Stateless, false, Some(draw));
+            machine.next(&route, &all_closed(3), 0, &mut || unreachable!("the draw is given"))
+        };
+        assert_eq!(first(u64::MAX / 2), first(u64::MAX / 2));
+    }
+
+    #[test]
+    fn a_caller_that_left_starts_nothing_more() {
+        let route = route(Strategy::Priority, &[1, 1]);
+        let mut machine = CallMachine::new(&route, Class::Stateless, false, None);
+        machine.next(&route, &all_closed(2), 0, &mut || 0);
+        machine.feed(Event::CallerGone);
+        machine.feed(failed(Certainty::Ambiguous));
+        assert_eq!(machine.next(&route, &all_closed(2), 0, &mut || 0), Action::Finish(Finish::Abandoned));
+    }
+}

@@ -304,19 +304,92 @@ impl Fault {
         }
     }
 
-    /// The word for metrics: `ringway_calls_total{outcome}`.
-    pub const fn outcome(self) -> &'static str {
+    /// How a Call that ends so is counted.
+    pub const fn outcome(self) -> Outcome {
         match self {
-            Fault::NotJson | Fault::InvalidRequest(_) | Fault::Http(_) => "invalid",
-            Fault::Method(_) => "method_unavailable",
-            Fault::NoTarget => "no_target",
-            Fault::Unavailable { .. } => "unavailable",
-            Fault::Exhausted { .. } => "exhausted",
-            Fault::TimedOut => "timeout",
-            Fault::OutcomeUnknown { .. } => "outcome_unknown",
-            Fault::ResponseTooLarge => "response_too_large",
-            Fault::ShuttingDown => "shutting_down",
-            Fault::Overloaded => "overloaded",
+            Fault::NotJson | Fault::InvalidRequest(_) | Fault::Http(_) => Outcome::Invalid,
+            Fault::Method(_) => Outcome::MethodUnavailable,
+            Fault::NoTarget => Outcome::NoTarget,
+            Fault::Unavailable { .. } => Outcome::Unavailable,
+            Fault::Exhausted { .. } => Outcome::Exhausted,
+            Fault::TimedOut => Outcome::Timeout,
+            Fault::OutcomeUnknown { .. } => Outcome::OutcomeUnknown,
+            Fault::ResponseTooLarge => Outcome::ResponseTooLarge,
+            Fault::ShuttingDown => Outcome::ShuttingDown,
+            Fault::Overloaded => Outcome::Overloaded,
+        }
+    }
+}
+
+/// How a Call ended, as `ringway_calls_total{outcome}` counts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// A result of a node.
+    Ok,
+    /// An error of a node.
+    NodeError,
+    /// A notification, whatever became of it.
+    Notification,
+    /// The caller went away.
+    Abandoned,
+    /// -32700 or -32600.
+    Invalid,
+    /// -32601.
+    MethodUnavailable,
+    /// -32050.
+    NoTarget,
+    /// -32051.
+    Unavailable,
+    /// -32052.
+    Exhausted,
+    /// -32053.
+    Timeout,
+    /// -32054.
+    OutcomeUnknown,
+    /// -32055.
+    ResponseTooLarge,
+    /// -32056 while draining.
+    ShuttingDown,
+    /// -32056 over a limit.
+    Overloaded,
+}
+
+impl Outcome {
+    /// All outcomes, in the order of their counters.
+    pub const ALL: [Outcome; 14] = [
+        Outcome::Ok,
+        Outcome::NodeError,
+        Outcome::Notification,
+        Outcome::Abandoned,
+        Outcome::Invalid,
+        Outcome::MethodUnavailable,
+        Outcome::NoTarget,
+        Outcome::Unavailable,
+        Outcome::Exhausted,
+        Outcome::Timeout,
+        Outcome::OutcomeUnknown,
+        Outcome::ResponseTooLarge,
+        Outcome::ShuttingDown,
+        Outcome::Overloaded,
+    ];
+
+    /// The label.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Outcome::Ok => "ok",
+            Outcome::NodeError => "node_error",
+            Outcome::Notification => "notification",
+            Outcome::Abandoned => "abandoned",
+            Outcome::Invalid => "invalid",
+            Outcome::MethodUnavailable => "method_unavailable",
+            Outcome::NoTarget => "no_target",
+            Outcome::Unavailable => "unavailable",
+            Outcome::Exhausted => "exhausted",
+            Outcome::Timeout => "timeout",
+            Outcome::OutcomeUnknown => "outcome_unknown",
+            Outcome::ResponseTooLarge => "response_too_large",
+            Outcome::ShuttingDown => "shutting_down",
+            Outcome::Overloaded => "overloaded",
         }
     }
 }
