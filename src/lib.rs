@@ -41,6 +41,10 @@ pub mod logic {
 /// Rank 1. Bytes to values and back; no sockets.
 pub mod wire {
     pub mod http1;
+    pub mod http1_chunked;
+    pub mod http1_request;
+    pub mod http1_response;
+    pub mod http1_write;
     pub mod json;
     pub mod jsonrpc;
 }

@@ -1,0 +1,451 @@
+//! Heads that Ringway writes: responses to clients, requests to upstreams.
+//!
+//! A head is a sequence of pieces, and everything else follows from it: its length before it is written,
+//! so that it can go right in front of a body that is already there, and the same bytes in both ways.
+
+use super::http1::{is_tchar, is_value_char};
+
+/// `Content-Type` of everything that speaks JSON.
+pub const JSON: &str = "application/json";
+
+/// The interim answer to `Expect: 100-continue`.
+pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// A head that can be written.
+pub trait Head {
+    /// Hands the bytes of the head to `put`, piece by piece.
+    fn pieces(&self, put: &mut impl FnMut(&[u8]));
+
+    /// The bytes it takes.
+    fn bytes(&self) -> usize {
+        let mut sum = 0;
+        self.pieces(&mut |piece| sum += piece.len());
+        sum
+    }
+
+    /// Appends it.
+    fn write(&self, out: &mut Vec<u8>) {
+        self.pieces(&mut |piece| out.extend_from_slice(piece));
+    }
+
+    /// Writes it to the end of `room`, the free bytes right in front of a body. Gives the index in `room`
+    /// where the head begins, or `None`, with nothing written, if it does not fit.
+    fn write_before(&self, room: &mut [u8]) -> Option<usize> {
+        let start = room.len().checked_sub(self.bytes())?;
+        let mut rest = &mut room[start..];
+        self.pieces(&mut |piece| {
+            let (here, behind) = std::mem::take(&mut rest).split_at_mut(piece.len());
+            here.copy_from_slice(piece);
+            rest = behind;
+        });
+        Some(start)
+    }
+}
+
+/// The body that a response head announces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Announced<'a> {
+    /// `Content-Type`.
+    pub content_type: &'a str,
+    /// `Content-Length`.
+    pub bytes: usize,
+}
+
+impl Announced<'static> {
+    /// A JSON body of so many bytes.
+    pub const fn json(bytes: usize) -> Self {
+        Announced { content_type: JSON, bytes }
+    }
+}
+
+/// The head of a response to a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResponseWriter<'a> {
+    /// The status.
+    pub status: u16,
+    /// The body; without one `Content-Length: 0` is sent where the status may have a body at all.
+    pub body: Option<Announced<'a>>,
+    /// Whether the connection stays open after this response.
+    pub keep_alive: bool,
+    /// Whether the request was HTTP/1.1: HTTP/1.0 has to be told that it is kept alive.
+    pub http11: bool,
+    /// `Retry-After`, in seconds.
+    pub retry_after_s: Option<u64>,
+    /// `Allow`.
+    pub allow: Option<&'a str>,
+    /// `X-Request-Id`; left out if it is not visible ASCII.
+    pub request_id: Option<&'a str>,
+    /// More fields, as whole lines with their CRLFs.
+    pub extra: &'a [u8],
+}
+
+impl<'a> ResponseWriter<'a> {
+    /// A response on a connection that stays open, with no fields but those of its body.
+    pub const fn new(status: u16, body: Option<Announced<'a>>) -> Self {
+        ResponseWriter {
+            status,
+            body,
+            keep_alive: true,
+            http11: true,
+            retry_after_s: None,
+            allow: None,
+            request_id: None,
+            extra: b"",
+        }
+    }
+
+    fn body_pieces(&self, put: &mut impl FnMut(&[u8])) {
+        match self.body {
+            _ if matches!(self.status, 100..=199 | 204 | 304) => {}
+            Some(body) => {
+                field(put, b"Content-Type: ", body.content_type.as_bytes());
+                number(put, b"Content-Length: ", body.bytes as u64);
+            }
+            None => put(b"Content-Length: 0\r\n"),
+        }
+    }
+}
+
+impl Head for ResponseWriter<'_> {
+    fn pieces(&self, put: &mut impl FnMut(&[u8])) {
+        if self.status == 200 {
+            put(b"HTTP/1.1 200 OK\r\n");
+        } else {
+            put(b"HTTP/1.1 ");
+            put(itoa::Buffer::new().format(self.status).as_bytes());
+            field(put, b" ", reason(self.status).as_bytes());
+        }
+        self.body_pieces(put);
+        match (self.keep_alive, self.http11) {
+            (false, _) => put(b"Connection: close\r\n"),
+            (true, false) => put(b"Connection: keep-alive\r\n"),
+            (true, true) => {}
+        }
+        if let Some(seconds) = self.retry_after_s {
+            number(put, b"Retry-After: ", seconds);
+        }
+        if let Some(methods) = self.allow {
+            field(put, b"Allow: ", methods.as_bytes());
+        }
+        if let Some(id) = self.request_id.filter(|id| id.bytes().all(|byte| byte.is_ascii_graphic())) {
+            field(put, b"X-Request-Id: ", id.as_bytes());
+        }
+        debug_assert!(self.extra.is_empty() || self.extra.ends_with(b"\r\n"), "extra holds whole lines");
+        put(self.extra);
+        put(b"\r\n");
+    }
+}
+
+fn field(put: &mut impl FnMut(&[u8]), name: &[u8], value: &[u8]) {
+    put(name);
+    put(value);
+    put(b"\r\n");
+}
+
+fn number(put: &mut impl FnMut(&[u8]), name: &[u8], value: u64) {
+    field(put, name, itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// The reason phrase (RFC 9110, 15; 428 to 431 from RFC 6585).
+pub const fn reason(status: u16) -> &'static str {
+    match status {
+        100 => "Continue",
+        101 => "Switching Protocols",
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        203 => "Non-Authoritative Information",
+        204 => "No Content",
+        205 => "Reset Content",
+        206 => "Partial Content",
+        300 => "Multiple Choices",
+        301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
+        304 => "Not Modified",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        402 => "Payment Required",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        407 => "Proxy Authentication Required",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
+        411 => "Length Required",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        415 => "Unsupported Media Type",
+        416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
+        421 => "Misdirected Request",
+        422 => "Unprocessable Content",
+        426 => "Upgrade Required",
+        428 => "Precondition Required",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        // The phrase may be empty; the space before it may not be missing.
+        _ => "",
+    }
+}
+
+/// What every request to one Endpoint has in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestTemplate<'a> {
+    /// Host and port of the Endpoint's URL, for `Host`.
+    pub authority: &'a str,
+    /// Path and query of the Endpoint's URL; empty = `/`.
+    pub path_and_query: &'a str,
+    /// `User-Agent`, unless `headers` has one.
+    pub user_agent: &'a str,
+    /// Ask for gzip.
+    pub gzip: bool,
+    /// The Endpoint's own headers. They may replace `User-Agent` and `Accept`.
+    pub headers: &'a [(&'a str, &'a str)],
+}
+
+/// Fields that only Ringway may set: they frame the message, or say what the body is.
+const RESERVED: [&str; 13] = [
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "upgrade",
+    "expect",
+    "accept-encoding",
+    "content-type",
+    "traceparent",
+];
+
+impl RequestTemplate<'_> {
+    /// The head up to `Content-Length: `; [`RequestWriter`] adds the rest per request. What the configuration
+    /// should have refused (reserved names, bytes that would end a line) is left out here once more.
+    pub fn build(&self) -> Box<[u8]> {
+        let mut out = Vec::new();
+        let mut put = |piece: &[u8]| out.extend_from_slice(piece);
+        put(b"POST ");
+        if self.path_and_query.is_empty() {
+            put(b"/");
+        } else if self.path_and_query.starts_with('?') {
+            put(b"/");
+        }
+        field(&mut put, visible_part(self.path_and_query).as_slice(), b" HTTP/1.1");
+        field(&mut put, b"Host: ", &visible_part(self.authority));
+        if !self.overrides("User-Agent") {
+            field(&mut put, b"User-Agent: ", self.user_agent.as_bytes());
+        }
+        if !self.overrides("Accept") {
+            field(&mut put, b"Accept: ", JSON.as_bytes());
+        }
+        field(&mut put, b"Accept-Encoding: ", if self.gzip { b"gzip" } else { b"identity" });
+        field(&mut put, b"Content-Type: ", JSON.as_bytes());
+        for (name, value) in self.headers.iter().filter(|(name, value)| may_set(name, value)) {
+            put(name.as_bytes());
+            field(&mut put, b": ", value.as_bytes());
+        }
+        put(b"Content-Length: ");
+        out.into_boxed_slice()
+    }
+
+    fn overrides(&self, wanted: &str) -> bool {
+        self.headers.iter().any(|(name, value)| name.eq_ignore_ascii_case(wanted) && may_set(name, value))
+    }
+}
+
+fn may_set(name: &str, value: &str) -> bool {
+    !name.is_empty()
+        && name.bytes().all(is_tchar)
+        && value.bytes().all(is_value_char)
+        && !RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(name))
+}
+
+/// Without the bytes that can't stand in a request line.
+fn visible_part(text: &str) -> Vec<u8> {
+    text.bytes().filter(u8::is_ascii_graphic).collect()
+}
+
+/// The head of a request to an upstream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestWriter<'a> {
+    /// From [`RequestTemplate::build`].
+    pub template: &'a [u8],
+    /// The bytes of the body.
+    pub body_bytes: usize,
+    /// The client's `traceparent`, as `http1_request` let it through.
+    pub traceparent: Option<&'a str>,
+}
+
+impl Head for RequestWriter<'_> {
+    fn pieces(&self, put: &mut impl FnMut(&[u8])) {
+        number(put, self.template, self.body_bytes as u64);
+        if let Some(traceparent) = self.traceparent {
+            field(put, b"traceparent: ", traceparent.as_bytes());
+        }
+        put(b"\r\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::http1::HeadLimits;
+    use crate::wire::http1_request::{ContentType, Framing, Verb, request_head};
+    use crate::wire::http1_response::{BodyFraming, RetryAfter, response_head};
+
+    const LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, headers: 100 };
+
+    fn text(head: &impl Head) -> String {
+        let mut out = Vec::new();
+        head.write(&mut out);
+        assert_eq!(out.len(), head.bytes());
+        let mut room = vec![b'#'; out.len() + 3];
+        assert_eq!(head.write_before(&mut room), Some(3));
+        assert_eq!(room, [b"###", &out[..]].concat());
+        let mut small = vec![b'#'; out.len() - 1];
+        assert_eq!(head.write_before(&mut small), None);
+        assert!(small.iter().all(|&byte| byte == b'#'));
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_common_response() {
+        let head = ResponseWriter::new(200, Some(Announced::json(38)));
+        assert_eq!(text(&head), "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 38\r\n\r\n");
+    }
+
+    #[test]
+    fn a_response_with_every_field() {
+        let head = ResponseWriter {
+            keep_alive: false,
+            retry_after_s: Some(3),
+            allow: Some("POST, OPTIONS"),
+            request_id: Some("abc"),
+            extra: b"Vary: Origin\r\n",
+            ..ResponseWriter::new(503, Some(Announced { content_type: "text/plain", bytes: 0 }))
+        };
+        let written = text(&head);
+        assert_eq!(
+            written,
+            "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n\
+             Connection: close\r\nRetry-After: 3\r\nAllow: POST, OPTIONS\r\nX-Request-Id: abc\r\nVary: Origin\r\n\r\n"
+        );
+        let read = response_head(written.as_bytes(), 0, &LIMITS).unwrap().unwrap();
+        assert_eq!((read.status, read.framing, read.keep_alive), (503, BodyFraming::Empty, false));
+        assert_eq!((read.head_len, read.retry_after), (written.len(), Some(RetryAfter::Seconds(3))));
+    }
+
+    #[test]
+    fn a_response_without_a_body() {
+        assert_eq!(text(&ResponseWriter::new(204, None)), "HTTP/1.1 204 No Content\r\n\r\n");
+        assert_eq!(text(&ResponseWriter::new(204, Some(Announced::json(9)))), "HTTP/1.1 204 No Content\r\n\r\n");
+        assert_eq!(text(&ResponseWriter::new(404, None)), "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(text(&ResponseWriter::new(299, None)), "HTTP/1.1 299 \r\nContent-Length: 0\r\n\r\n");
+    }
+
+    #[test]
+    fn only_http10_is_told_that_it_is_kept_alive() {
+        let of = |keep_alive, http11| {
+            let head = ResponseWriter { keep_alive, http11, ..ResponseWriter::new(204, None) };
+            text(&head).contains("Connection: keep-alive") as u8 + 2 * text(&head).contains("Connection: close") as u8
+        };
+        assert_eq!((of(true, true), of(true, false), of(false, true), of(false, false)), (0, 1, 2, 2));
+    }
+
+    #[test]
+    fn a_request_id_never_splits_a_response() {
+        for id in ["a\r\nX: y", "a b", "\u{e9}", "a\0"] {
+            let head = ResponseWriter { request_id: Some(id), ..ResponseWriter::new(204, None) };
+            assert_eq!(text(&head), "HTTP/1.1 204 No Content\r\n\r\n", "{id:?}");
+        }
+    }
+
+    #[test]
+    fn every_status_of_the_contract_has_its_phrase() {
+        for status in [200, 204, 400, 401, 403, 404, 405, 408, 409, 413, 415, 417, 429, 431, 502, 503, 504, 505] {
+            assert!(!reason(status).is_empty(), "{status}");
+        }
+        assert_eq!(reason(413), "Content Too Large");
+        assert_eq!(reason(431), "Request Header Fields Too Large");
+    }
+
+    const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+    const TEMPLATE: RequestTemplate<'_> = RequestTemplate {
+        authority: "node:8545",
+        path_and_query: "/v3/key?x=1",
+        user_agent: "ringway/1",
+        gzip: false,
+        headers: &[],
+    };
+
+    fn request(template: RequestTemplate<'_>, traceparent: Option<&str>) -> String {
+        text(&RequestWriter { template: &template.build(), body_bytes: 1234, traceparent })
+    }
+
+    #[test]
+    fn a_request_reads_back() {
+        let written = request(TEMPLATE, Some(TRACE));
+        assert_eq!(
+            written,
+            format!(
+                "POST /v3/key?x=1 HTTP/1.1\r\nHost: node:8545\r\nUser-Agent: ringway/1\r\nAccept: application/json\r\n\
+                 Accept-Encoding: identity\r\nContent-Type: application/json\r\nContent-Length: 1234\r\n\
+                 traceparent: {TRACE}\r\n\r\n"
+            )
+        );
+        let read = request_head(written.as_bytes(), 0, &LIMITS).unwrap().unwrap();
+        assert_eq!((read.verb, read.path, read.query), (Verb::Post, "/v3/key", Some("x=1")));
+        assert_eq!((read.framing, read.content_type), (Framing::Length(1234), ContentType::Json));
+        assert_eq!((read.host, read.traceparent), (Some("node:8545"), Some(TRACE)));
+        assert!(request(TEMPLATE, None).ends_with("Content-Length: 1234\r\n\r\n"));
+    }
+
+    #[test]
+    fn own_headers_replace_what_they_may() {
+        let headers = [("USER-AGENT", "mine"), ("accept", "*/*"), ("Authorization", "Bearer k")];
+        let written = request(RequestTemplate { headers: &headers, gzip: true, ..TEMPLATE }, None);
+        assert_eq!(
+            written,
+            "POST /v3/key?x=1 HTTP/1.1\r\nHost: node:8545\r\nAccept-Encoding: gzip\r\nContent-Type: application/json\r\n\
+             USER-AGENT: mine\r\naccept: */*\r\nAuthorization: Bearer k\r\nContent-Length: 1234\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn own_headers_never_frame_or_split_a_request() {
+        let plain = request(TEMPLATE, None);
+        for name in RESERVED {
+            let upper = name.to_ascii_uppercase();
+            let headers = [(upper.as_str(), "1")];
+            assert_eq!(request(RequestTemplate { headers: &headers, ..TEMPLATE }, None), plain, "{name}");
+        }
+        for bad in [("", "x"), ("a b", "x"), ("a:", "x"), ("a", "x\r\nHost: y"), ("User-Agent", "x\n"), ("a", "\0")] {
+            assert_eq!(request(RequestTemplate { headers: &[bad], ..TEMPLATE }, None), plain, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_request_line_is_always_one() {
+        let line = |path_and_query| {
+            request(RequestTemplate { path_and_query, ..TEMPLATE }, None).lines().next().unwrap().to_owned()
+        };
+        assert_eq!(line(""), "POST / HTTP/1.1");
+        assert_eq!(line("?key=1"), "POST /?key=1 HTTP/1.1");
+        assert_eq!(line("/a b\r\nX: y"), "POST /abX:y HTTP/1.1");
+    }
+}
