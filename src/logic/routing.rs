@@ -3,7 +3,8 @@
 use super::call::Class;
 use super::fault::{Fault, Unavailable};
 use super::methods::{MethodId, Table};
-use super::snapshot::{Admittance, Gateway, RouteIx, Surface};
+use super::snapshot::{Admittance, Gateway, GatewayIx, RouteIx, Surface};
+use std::collections::HashMap;
 
 /// Namespaces that are closed unless `expose` names them: they administrate a node, or rewrite a development chain.
 pub const CLOSED_NAMESPACES: [&str; 9] =
@@ -33,6 +34,40 @@ pub fn plan(gateway: &Gateway, table: &Table, name: &str) -> (MethodId, Result<P
         },
     };
     (method, route.map(|route| Plan { route, method, class }).map_err(Fault::Method))
+}
+
+/// Gateways by where they are reached.
+#[derive(Debug, Default)]
+pub struct Entrances(HashMap<Box<str>, Vec<(Vec<Box<str>>, GatewayIx)>>);
+
+impl Entrances {
+    /// The entrances of all Gateways.
+    pub fn new(gateways: &[Gateway]) -> Entrances {
+        let mut entrances: HashMap<Box<str>, Vec<(Vec<Box<str>>, GatewayIx)>> = HashMap::new();
+        for (gateway, at) in gateways.iter().zip(0..) {
+            entrances.entry(gateway.path.clone()).or_default().push((gateway.hosts.clone(), GatewayIx(at)));
+        }
+        // A Gateway that names this host goes before one that takes every host.
+        entrances.values_mut().for_each(|doors| doors.sort_by_key(|(hosts, _)| hosts.is_empty()));
+        Entrances(entrances)
+    }
+
+    /// The Gateway behind a path (one trailing slash is forgiven) and a `Host`.
+    pub fn find(&self, path: &str, host: Option<&str>) -> Option<GatewayIx> {
+        let trimmed = path.strip_suffix('/').filter(|rest| !rest.is_empty()).unwrap_or(path);
+        let doors = self.0.get(trimmed)?;
+        doors.iter().find(|(hosts, _)| hosts.is_empty() || is_one_of(hosts, host)).map(|(_, gateway)| *gateway)
+    }
+}
+
+fn is_one_of(hosts: &[Box<str>], host: Option<&str>) -> bool {
+    let Some(host) = host else { return false };
+    // The port is not part of the name; an IPv6 address keeps its brackets.
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// Why a method is not offered; `None` if it is.

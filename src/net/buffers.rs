@@ -1,1 +1,96 @@
-//! Not written yet.
+//! Byte buffers of one shard: taken and given back, so that the steady state allocates nothing.
+
+use std::cell::RefCell;
+
+/// Bytes kept free in front of a response, so that the answer's head can be written there in place.
+pub const HEADROOM: usize = 256;
+/// Smallest buffer.
+const SMALLEST: usize = 4 << 10;
+/// Classes are powers of four: 4 KiB, 16 KiB, ... 4 MiB. Larger ones are not kept.
+const CLASSES: usize = 6;
+/// Bytes kept per class.
+const KEPT_PER_CLASS: usize = 8 << 20;
+
+/// Free buffers, by size.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    free: [RefCell<Vec<Vec<u8>>>; CLASSES],
+}
+
+impl Buffers {
+    /// An empty buffer with room for at least `least` bytes.
+    pub fn take(&self, least: usize) -> Vec<u8> {
+        match (0..CLASSES).find(|class| size(*class) >= least) {
+            Some(class) => self.free[class].borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(size(class))),
+            None => Vec::with_capacity(least),
+        }
+    }
+
+    /// Gives a buffer back. One that grew beyond every class is let go.
+    pub fn give(&self, mut buf: Vec<u8>) {
+        let capacity = buf.capacity();
+        if capacity > size(CLASSES - 1) {
+            return;
+        }
+        if let Some(class) = (0..CLASSES).rev().find(|class| size(*class) <= capacity) {
+            let mut free = self.free[class].borrow_mut();
+            if free.len() < KEPT_PER_CLASS / size(class) {
+                buf.clear();
+                free.push(buf);
+            }
+        }
+    }
+
+    /// Moves the contents to a buffer with room for at least `least` bytes in all.
+    pub fn grow(&self, buf: Vec<u8>, least: usize) -> Vec<u8> {
+        if buf.capacity() >= least {
+            return buf;
+        }
+        let mut larger = self.take(least);
+        larger.extend_from_slice(&buf);
+        self.give(buf);
+        larger
+    }
+}
+
+const fn size(class: usize) -> usize {
+    SMALLEST << (2 * class)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_comes_back() {
+        let buffers = Buffers::default();
+        let mut buf = buffers.take(5_000);
+        assert!(buf.capacity() >= 16 << 10);
+        buf.extend_from_slice(b"somebody's bytes");
+        let place = buf.as_ptr();
+        buffers.give(buf);
+        let again = buffers.take(10_000);
+        assert_eq!((again.as_ptr(), again.len()), (place, 0));
+    }
+
+    #[test]
+    fn growing_keeps_the_contents() {
+        let buffers = Buffers::default();
+        let mut buf = buffers.take(1);
+        buf.extend_from_slice(b"abc");
+        let buf = buffers.grow(buf, 100_000);
+        assert_eq!(buf, b"abc");
+        assert!(buf.capacity() >= 100_000);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let buffers = Buffers::default();
+        let many: Vec<_> = (0..50).map(|_| buffers.take(1 << 20)).collect();
+        many.into_iter().for_each(|buf| buffers.give(buf));
+        let kept: usize = buffers.free.iter().map(|free| free.borrow().iter().map(Vec::capacity).sum::<usize>()).sum();
+        assert!(kept <= KEPT_PER_CLASS, "{kept}");
+        buffers.give(Vec::with_capacity(64 << 20));
+        assert!(buffers.take(1 << 20).capacity() < 64 << 20);
+    }
+}

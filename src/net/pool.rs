@@ -1,1 +1,222 @@
-//! Not written yet.
+//! The connections of one shard to one Endpoint: last in, first out, and poisoned when dropped.
+
+use crate::logic::snapshot::Endpoint;
+use crate::logic::units::Nanos;
+use crate::net::ring::Stream;
+use crate::shared::counters::EndpointCells;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+/// A non-replayable operation never rides a connection that was idle for longer.
+pub const IDLE_FOR_EFFECTS_NS: Nanos = 1_000_000_000;
+
+/// The connections of one shard to one Endpoint.
+pub struct Pool {
+    idle: RefCell<Vec<Idle>>,
+    open: Cell<usize>,
+    limit: usize,
+    idle_timeout_ns: Nanos,
+    max_age_ns: Nanos,
+    waiting: RefCell<VecDeque<Rc<Waiting>>>,
+}
+
+struct Idle {
+    stream: Stream,
+    since_ns: Nanos,
+    born_ns: Nanos,
+}
+
+/// One connection in use. Dropped without [`Lease::give_back`], it is closed: after a cancel, a timeout or
+/// a half-read answer nobody may ever read from it again.
+pub struct Lease {
+    pool: Rc<Pool>,
+    stream: Option<Stream>,
+    born_ns: Nanos,
+    /// Whether it carried something before.
+    pub reused: bool,
+}
+
+/// The right to open one connection.
+pub struct Slot {
+    pool: Rc<Pool>,
+    filled: bool,
+}
+
+impl Pool {
+    /// A pool for this shard's share of the Endpoint's `max_connections`.
+    pub fn new(endpoint: &Endpoint, shards: usize) -> Rc<Pool> {
+        Rc::new(Pool {
+            idle: RefCell::default(),
+            open: Cell::new(0),
+            limit: endpoint.max_connections.div_ceil(shards.max(1)),
+            idle_timeout_ns: endpoint.idle_timeout_ns,
+            max_age_ns: endpoint.max_age_ns,
+            waiting: RefCell::default(),
+        })
+    }
+
+    /// Connections that are open now.
+    pub fn open(&self) -> usize {
+        self.open.get()
+    }
+
+    /// The connection that was used last, if it is young, was not idle for longer than `idle_max_ns`, and
+    /// its peer has kept quiet. Dead ones on the way are closed.
+    pub fn take_idle(self: &Rc<Pool>, now_ns: Nanos, idle_max_ns: Nanos) -> Option<Lease> {
+        loop {
+            let idle = self.idle.borrow_mut().pop()?;
+            if idle.since_ns + idle_max_ns.min(self.idle_timeout_ns) < now_ns {
+                // The rest was idle for even longer: leave them to other operations or to the sweep.
+                self.idle.borrow_mut().push(idle);
+                return None;
+            }
+            if idle.born_ns + self.max_age_ns >= now_ns && idle.stream.is_quiet() {
+                return Some(Lease { pool: self.clone(), stream: Some(idle.stream), born_ns: idle.born_ns, reused: true });
+            }
+            drop(idle);
+            self.freed();
+        }
+    }
+
+    /// The right to open another connection, if the limit allows it.
+    pub fn reserve(self: &Rc<Pool>) -> Option<Slot> {
+        (self.open.get() < self.limit).then(|| {
+            self.open.set(self.open.get() + 1);
+            Slot { pool: self.clone(), filled: false }
+        })
+    }
+
+    /// Closes an idle connection that would not do for the operation at hand, to make room for a fresh one.
+    pub fn evict_one(&self) -> bool {
+        let oldest = {
+            let mut idle = self.idle.borrow_mut();
+            if idle.is_empty() {
+                return false;
+            }
+            idle.remove(0)
+        };
+        drop(oldest);
+        self.freed();
+        true
+    }
+
+    /// Waits until a connection or the right to open one may be had. May be dropped.
+    pub async fn freed_one(self: &Rc<Pool>) {
+        let turn = Turn { pool: self, waiting: Rc::new(Waiting::default()) };
+        self.waiting.borrow_mut().push_back(turn.waiting.clone());
+        std::future::poll_fn(|context| {
+            if turn.waiting.granted.get() {
+                return Poll::Ready(());
+            }
+            *turn.waiting.waker.borrow_mut() = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+        turn.waiting.taken.set(true);
+    }
+
+    /// Closes what has been idle for too long, is too old, or was closed by its peer. Looks at no more
+    /// than `most` connections.
+    pub fn sweep(&self, now_ns: Nanos, most: usize) {
+        let mut dead = Vec::new();
+        {
+            let mut idle = self.idle.borrow_mut();
+            let mut at = 0;
+            for _ in 0..most.min(idle.len()) {
+                let one = &idle[at];
+                let expired = one.since_ns + self.idle_timeout_ns < now_ns || one.born_ns + self.max_age_ns < now_ns;
+                if expired || !one.stream.is_quiet() {
+                    dead.push(idle.remove(at));
+                } else {
+                    at += 1;
+                }
+            }
+        }
+        for one in dead {
+            drop(one);
+            self.freed();
+        }
+    }
+
+    fn freed(&self) {
+        self.open.set(self.open.get() - 1);
+        self.wake_one();
+    }
+
+    fn wake_one(&self) {
+        let next = self.waiting.borrow_mut().pop_front();
+        if let Some(next) = next {
+            next.granted.set(true);
+            if let Some(waker) = next.waker.borrow_mut().take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Waiting {
+    granted: Cell<bool>,
+    taken: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// A place in the queue; one that is given up passes its turn on.
+struct Turn<'p> {
+    pool: &'p Rc<Pool>,
+    waiting: Rc<Waiting>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if !self.waiting.granted.get() {
+            self.pool.waiting.borrow_mut().retain(|other| !Rc::ptr_eq(other, &self.waiting));
+        } else if !self.waiting.taken.get() {
+            self.pool.wake_one();
+        }
+    }
+}
+
+impl Slot {
+    /// Turns the right into a connection.
+    pub fn fill(mut self, stream: Stream, now_ns: Nanos, cells: &EndpointCells) -> Lease {
+        cells.connected.add(1);
+        self.filled = true;
+        Lease { pool: self.pool.clone(), stream: Some(stream), born_ns: now_ns, reused: false }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if !self.filled {
+            self.pool.freed();
+        }
+    }
+}
+
+impl Lease {
+    /// The connection itself.
+    pub fn stream(&mut self) -> &mut Stream {
+        self.stream.as_mut().expect("a lease holds its stream until it is given back")
+    }
+
+    /// Returns the connection after a clean, fully read, keep-alive response.
+    pub fn give_back(mut self, now_ns: Nanos) {
+        if let Some(stream) = self.stream.take() {
+            stream.disarm();
+            self.pool.idle.borrow_mut().push(Idle { stream, since_ns: now_ns, born_ns: self.born_ns });
+            self.pool.wake_one();
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            drop(stream);
+            self.pool.freed();
+        }
+    }
+}

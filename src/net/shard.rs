@@ -1,1 +1,250 @@
-//! Not written yet.
+//! One shard: a thread with its own ring, listeners, pools, buffers and counters. It shares nothing that
+//! is written on the path of a Call.
+
+use crate::logic::routing::Entrances;
+use crate::logic::snapshot::Server;
+use crate::logic::units::{Nanos, SECOND};
+use crate::net::buffers::Buffers;
+use crate::net::client_http;
+use crate::net::pool::Pool;
+use crate::net::ring::{self, Cut, Listener, Ring, Watch};
+use crate::net::upstream;
+use crate::shared::counters::{EndpointCells, ShardCells};
+use crate::shared::snapshot_cell::{Live, Phase, World};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Idle connections looked at per pool and sweep.
+const SWEEP_MOST: usize = 64;
+
+/// What one shard owns.
+pub struct Shard {
+    /// Which one it is.
+    pub index: usize,
+    /// What it shares with the others.
+    pub world: Arc<World>,
+    /// Free buffers.
+    pub buffers: Buffers,
+    /// Calls in flight.
+    pub inflight: Cell<usize>,
+    /// Draining: each connection ends after its next answer.
+    pub draining: Cell<bool>,
+    current: RefCell<Rc<Current>>,
+    random: RefCell<Xoshiro256PlusPlus>,
+    next_id: Cell<u64>,
+    clients: RefCell<HashMap<u64, Rc<Client>>>,
+}
+
+/// One client connection, as the shard sees it from outside.
+pub struct Client {
+    /// By which it can be cut.
+    pub watch: Rc<Watch>,
+    /// Waiting for a request: may be cut when the shard drains.
+    pub idle: Cell<bool>,
+}
+
+/// The live Snapshot with this shard's pools for it.
+pub struct Current {
+    /// The Snapshot, its Circuits and counters.
+    pub live: Arc<Live>,
+    /// Gateways by path and host.
+    pub entrances: Entrances,
+    /// By Endpoint.
+    pub upstreams: Vec<Upstream>,
+}
+
+/// This shard's side of one Endpoint.
+pub struct Upstream {
+    /// Its connections.
+    pub pool: Rc<Pool>,
+    /// What every request to it begins with.
+    pub template: Box<[u8]>,
+}
+
+impl Current {
+    fn new(live: Arc<Live>, shards: usize) -> Current {
+        let upstreams = live
+            .snapshot
+            .endpoints
+            .iter()
+            .map(|endpoint| Upstream { pool: Pool::new(endpoint, shards), template: upstream::template(endpoint) })
+            .collect();
+        Current { entrances: Entrances::new(&live.snapshot.gateways), live, upstreams }
+    }
+
+    /// The `[server]` section.
+    pub fn server(&self) -> &Server {
+        &self.live.snapshot.server
+    }
+}
+
+impl Shard {
+    /// The Snapshot that an Exchange that begins now keeps to its end.
+    pub fn current(&self) -> Rc<Current> {
+        self.current.borrow().clone()
+    }
+
+    /// A random number, for choices that nobody gains from guessing.
+    pub fn random(&self) -> u64 {
+        self.random.borrow_mut().next_u64()
+    }
+
+    /// An id for a request upstream: below 10^15, so that no node can distort it.
+    pub fn next_id(&self) -> u64 {
+        let id = self.next_id.get();
+        self.next_id.set((id + 1) % 1_000_000_000_000_000);
+        id
+    }
+
+    /// This shard's own counters.
+    pub fn cells<'l>(&self, live: &'l Live) -> &'l ShardCells {
+        &live.counters.shards[self.index]
+    }
+
+    /// This shard's counters of one Endpoint.
+    pub fn endpoint_cells<'l>(&self, live: &'l Live, endpoint: usize) -> &'l EndpointCells {
+        &live.counters.endpoints[endpoint][self.index]
+    }
+
+    /// Makes a client known, so that draining finds it.
+    pub fn enter(self: &Rc<Shard>, watch: Rc<Watch>) -> Presence {
+        let id = self.next_id();
+        let client = Rc::new(Client { watch, idle: Cell::new(false) });
+        self.clients.borrow_mut().insert(id, client.clone());
+        let live = self.current().live.clone();
+        let cells = self.cells(&live);
+        cells.clients.add(1);
+        cells.accepted.add(1);
+        Presence { shard: self.clone(), id, client }
+    }
+
+    /// Client connections that are open now.
+    pub fn clients(&self) -> usize {
+        self.clients.borrow().len()
+    }
+
+    /// Once a tick: takes a new Snapshot, notices the end, sweeps pools. `false` = this shard is done.
+    fn each_tick(self: &Rc<Shard>, now_ns: Nanos, swept_ns: &Cell<Nanos>, listeners: &[Rc<Watch>]) -> bool {
+        if !Arc::ptr_eq(&self.current.borrow().live, &*self.world.live.load()) {
+            let fresh = Current::new(self.world.live.load_full(), self.world.shards);
+            *self.current.borrow_mut() = Rc::new(fresh);
+        }
+        if swept_ns.get() + SECOND < now_ns {
+            swept_ns.set(now_ns);
+            let current = self.current();
+            for (at, upstream) in current.upstreams.iter().enumerate() {
+                upstream.pool.sweep(now_ns, SWEEP_MOST);
+                self.endpoint_cells(&current.live, at).connections.set(upstream.pool.open() as u64);
+            }
+        }
+        if self.world.lifecycle.phase() == Phase::Draining && !self.draining.replace(true) {
+            listeners.iter().for_each(|listener| listener.cut(Cut::Both));
+            let live = self.current().live.clone();
+            self.cells(&live).accepting.set(0);
+            // Whoever waits for a request would wait for ever; a request that is on its way is still read.
+            let idle: Vec<_> = self.clients.borrow().values().filter(|client| client.idle.get()).cloned().collect();
+            idle.iter().for_each(|client| client.watch.cut(Cut::Read));
+        }
+        !(self.draining.get() && self.clients() == 0)
+    }
+}
+
+/// A client connection is there as long as this lives.
+pub struct Presence {
+    shard: Rc<Shard>,
+    id: u64,
+    client: Rc<Client>,
+}
+
+impl Presence {
+    /// Whether the connection waits for a request.
+    pub fn idle(&self, idle: bool) {
+        self.client.idle.set(idle);
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.shard.clients.borrow_mut().remove(&self.id);
+        let live = self.shard.current().live.clone();
+        self.shard.cells(&live).clients.sub(1);
+    }
+}
+
+/// Runs a shard on this thread until it has drained.
+pub fn run(index: usize, world: Arc<World>, mut ring: Ring, listeners: Vec<std::net::TcpListener>) {
+    let current = Rc::new(Current::new(world.live.load_full(), world.shards));
+    let share = current.server().max_connections.div_ceil(world.shards).max(1);
+    let shard = Rc::new(Shard {
+        index,
+        world,
+        buffers: Buffers::default(),
+        inflight: Cell::new(0),
+        draining: Cell::new(false),
+        current: RefCell::new(current),
+        random: RefCell::new(Xoshiro256PlusPlus::from_seed(seed())),
+        next_id: Cell::new(1),
+        clients: RefCell::default(),
+    });
+    ring.block_on(async {
+        let mut watches = Vec::new();
+        for listener in listeners {
+            match Listener::from_std(listener) {
+                Ok(listener) => {
+                    watches.push(listener.watch());
+                    accept(shard.clone(), listener, share);
+                }
+                Err(error) => tracing::error!(shard = index, %error, "a listener could not join the ring"),
+            }
+        }
+        let live = shard.current().live.clone();
+        shard.cells(&live).accepting.set(1);
+        let swept_ns = Cell::new(ring::now());
+        ring::tick(|now_ns| shard.each_tick(now_ns, &swept_ns, &watches)).await;
+    });
+}
+
+fn accept(shard: Rc<Shard>, listener: Listener, share: usize) {
+    let panicked = shard.clone();
+    ring::spawn(
+        async move {
+            let (open, admit, serve) = (shard.clone(), shard.clone(), shard);
+            listener
+                .accept_all(
+                    || !open.draining.get(),
+                    || admit.clients() < share,
+                    |stream, _peer| {
+                        let (shard, panicked) = (serve.clone(), serve.clone());
+                        ring::spawn(client_http::serve(shard, stream), move || panicked.note_panic());
+                    },
+                )
+                .await;
+        },
+        move || panicked.note_panic(),
+    );
+}
+
+impl Shard {
+    fn note_panic(&self) {
+        let live = self.current().live.clone();
+        self.cells(&live).panics.add(1);
+    }
+}
+
+/// 32 bytes from the OS; if it has none to give, from the hasher keys that it gave this process.
+fn seed() -> [u8; 32] {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    use std::io::Read;
+    let mut seed = [0; 32];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed));
+    if read.is_err() {
+        for chunk in seed.chunks_exact_mut(8) {
+            chunk.copy_from_slice(&RandomState::new().build_hasher().finish().to_ne_bytes());
+        }
+    }
+    seed
+}

@@ -1,1 +1,352 @@
-//! Not written yet.
+//! One attempt at one Endpoint: a connection, a request, a whole response or how it broke.
+//!
+//! Nothing is decided here beyond framing: what came back is judged by `logic::verdict`.
+
+use crate::logic::fault::Reason;
+use crate::logic::snapshot::Endpoint;
+use crate::logic::units::{Nanos, SECOND};
+use crate::logic::verdict::Broke;
+use crate::net::buffers::{Buffers, HEADROOM};
+use crate::net::pool::{IDLE_FOR_EFFECTS_NS, Lease, Pool};
+use crate::net::ring::{self, Cut, Stream};
+use crate::net::shard::Upstream;
+use crate::shared::counters::EndpointCells;
+use crate::wire::http1::{HEADERS_MAX, HeadLimits};
+use crate::wire::http1_chunked::Chunked;
+use crate::wire::http1_response::{BodyFraming, ResponseHead, RetryAfter, response_head};
+use crate::wire::http1_write::{Head, RequestTemplate, RequestWriter};
+use crate::wire::jsonrpc;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Limits of an upstream's response head.
+const HEAD_LIMITS: HeadLimits = HeadLimits { bytes: 64 << 10, headers: HEADERS_MAX };
+/// Interim (1xx) responses that are skipped before one answer.
+const INTERIM_MAX: usize = 8;
+/// A body of a declared length up to this is given its whole buffer at once; a longer one must arrive first.
+const TRUSTED_LENGTH: usize = 1 << 20;
+
+/// What goes up.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The id; `None` = a notification.
+    pub id: Option<u64>,
+    /// The decoded method name.
+    pub method: &'a str,
+    /// The caller's `params`, byte for byte.
+    pub params: Option<&'a [u8]>,
+    /// The caller's `traceparent`.
+    pub traceparent: Option<&'a str>,
+    /// Whether the same bytes may be sent a second time.
+    pub replayable: bool,
+}
+
+/// What came back: a buffer with the response, and where its body is. In front of the body there is room
+/// for an answer's head, behind it for one byte.
+#[derive(Debug)]
+pub struct Incoming {
+    /// HTTP status.
+    pub status: u16,
+    /// The wait that `Retry-After` asked for.
+    pub retry_after_ns: Option<Nanos>,
+    /// The response's bytes.
+    pub buf: Vec<u8>,
+    /// Where the body is.
+    pub body: Range<usize>,
+}
+
+/// How an attempt ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// A complete response, or how it broke.
+    pub result: Result<Incoming, Broke>,
+    /// When.
+    pub at_ns: Nanos,
+}
+
+/// Everything about the Endpoint that an attempt needs.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// The Endpoint.
+    pub endpoint: &'a Endpoint,
+    /// Its addresses.
+    pub addresses: &'a [SocketAddr],
+    /// This shard's side of it.
+    pub upstream: &'a Upstream,
+    /// This shard's counters of it.
+    pub cells: &'a EndpointCells,
+    /// This shard's buffers.
+    pub buffers: &'a Buffers,
+    /// Largest response body.
+    pub response_max: usize,
+}
+
+/// What every request to an Endpoint begins with.
+pub fn template(endpoint: &Endpoint) -> Box<[u8]> {
+    let mut headers: Vec<(&str, &str)> =
+        endpoint.headers.iter().map(|(name, value)| (&**name, value.reveal())).collect();
+    if let Some(basic) = &endpoint.url.basic_auth {
+        headers.push(("Authorization", basic.reveal()));
+    }
+    let template = RequestTemplate {
+        authority: &endpoint.url.authority,
+        path_and_query: endpoint.url.path_and_query.reveal(),
+        user_agent: concat!("ringway/", env!("CARGO_PKG_VERSION")),
+        gzip: false,
+        headers: &headers,
+    };
+    template.build()
+}
+
+/// Makes one attempt.
+pub async fn attempt(place: Place<'_>, request: Request<'_>, until_ns: Nanos, now_ns: Nanos) -> Ended {
+    let mut now_ns = now_ns;
+    let mut replaced = false;
+    loop {
+        let mut lease = match checkout(place, request.replayable, replaced, until_ns, &mut now_ns).await {
+            Ok(lease) => lease,
+            Err(reason) => return Ended { result: Err(Broke::NotSent(reason)), at_ns: ring::now() },
+        };
+        let heard = converse(place, lease.stream(), request, until_ns, now_ns).await;
+        let at_ns = ring::now();
+        match heard {
+            Ok((incoming, keep)) => {
+                if keep && !lease.stream().expired() {
+                    lease.give_back(at_ns);
+                }
+                return Ended { result: Ok(incoming), at_ns };
+            }
+            // A pooled connection that its peer had closed meanwhile: once, a fresh one takes its place
+            // within the same attempt, if the same bytes may be sent twice or none were sent.
+            Err(lost) if lease.reused && !replaced && lost.stale && (request.replayable || !lost.sent) => {
+                place.cells.replaced.add(1);
+                replaced = true;
+                now_ns = at_ns;
+            }
+            Err(lost) => {
+                let broke = if lost.sent { Broke::Sent(lost.reason) } else { Broke::NotSent(lost.reason) };
+                return Ended { result: Err(broke), at_ns };
+            }
+        }
+    }
+}
+
+/// A connection for the attempt: a pooled one, a fresh one, or after a wait either.
+async fn checkout(
+    place: Place<'_>,
+    replayable: bool,
+    fresh_only: bool,
+    until_ns: Nanos,
+    now_ns: &mut Nanos,
+) -> Result<Lease, Reason> {
+    let pool: &Rc<Pool> = &place.upstream.pool;
+    let idle_max_ns = if replayable { Nanos::MAX } else { IDLE_FOR_EFFECTS_NS };
+    let queue_until_ns = until_ns.min(now_ns.saturating_add(place.endpoint.queue_timeout_ns));
+    loop {
+        if !fresh_only && let Some(lease) = pool.take_idle(*now_ns, idle_max_ns) {
+            return Ok(lease);
+        }
+        if let Some(slot) = pool.reserve() {
+            let stream = connect(place, until_ns, *now_ns).await?;
+            *now_ns = ring::now();
+            return Ok(slot.fill(stream, *now_ns, place.cells));
+        }
+        // All are open, and an idle one is of no use to this operation: a fresh one takes its place.
+        if pool.evict_one() {
+            continue;
+        }
+        let left_ns = queue_until_ns.saturating_sub(*now_ns);
+        if left_ns == 0 || ring::within(left_ns, pool.freed_one()).await.is_none() {
+            return Err(Reason::QueueTimeout);
+        }
+        *now_ns = ring::now();
+    }
+}
+
+async fn connect(place: Place<'_>, until_ns: Nanos, now_ns: Nanos) -> Result<Stream, Reason> {
+    let until_ns = until_ns.min(now_ns.saturating_add(place.endpoint.connect_timeout_ns));
+    let mut reason = Reason::Dns;
+    let mut now_ns = now_ns;
+    for address in place.addresses {
+        let left_ns = until_ns.saturating_sub(now_ns);
+        if left_ns == 0 {
+            return Err(Reason::ConnectTimeout);
+        }
+        match Stream::connect(*address, left_ns).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => reason = Reason::ConnectTimeout,
+            Err(_) => reason = Reason::ConnectFailed,
+        }
+        now_ns = ring::now();
+    }
+    Err(reason)
+}
+
+/// How a conversation broke off.
+#[derive(Debug, Clone, Copy)]
+struct Lost {
+    reason: Reason,
+    /// The kernel had taken a byte of the request.
+    sent: bool,
+    /// Closed or reset by the peer before a byte of the response: a pooled connection may just have been old.
+    stale: bool,
+}
+
+/// Sends the request and reads the whole response. `true` = the connection may be used again.
+async fn converse(
+    place: Place<'_>,
+    stream: &mut Stream,
+    request: Request<'_>,
+    until_ns: Nanos,
+    now_ns: Nanos,
+) -> Result<(Incoming, bool), Lost> {
+    stream.arm(until_ns, Cut::Both, now_ns);
+    let body_bytes = jsonrpc::request_len(request.id, request.method, request.params);
+    let head = RequestWriter { template: &place.upstream.template, body_bytes, traceparent: request.traceparent };
+    let mut out = place.buffers.take(head.bytes() + body_bytes);
+    head.write(&mut out);
+    jsonrpc::write_request(&mut out, request.id, request.method, request.params);
+    let length = out.len();
+    let (wrote, out) = stream.write(out, 0, length).await;
+    place.buffers.give(out);
+    let whole = match wrote {
+        Ok(()) => true,
+        // Part of it is gone: the Endpoint may have refused the rest, and say so in a response.
+        Err(broke) if broke.taken > 0 && !stream.expired() => false,
+        Err(broke) => {
+            let reason = match (stream.expired(), broke.taken) {
+                (true, _) => Reason::Timeout,
+                (false, 0) => Reason::SendFailed,
+                (false, _) => Reason::ConnectionLost,
+            };
+            return Err(Lost { reason, sent: broke.taken > 0, stale: !stream.expired() });
+        }
+    };
+    let mut reader = Reader { place, stream, buf: place.buffers.take(HEADROOM * 2) };
+    reader.buf.resize(HEADROOM, 0);
+    match reader.response().await {
+        Ok((incoming, keep)) => Ok((incoming, keep && whole)),
+        Err(reason) => {
+            let stale = reason == Reason::ConnectionLost && reader.buf.len() == HEADROOM;
+            let buf = std::mem::take(&mut reader.buf);
+            place.buffers.give(buf);
+            Err(Lost { reason, sent: true, stale })
+        }
+    }
+}
+
+struct Reader<'a> {
+    place: Place<'a>,
+    stream: &'a mut Stream,
+    buf: Vec<u8>,
+}
+
+impl Reader<'_> {
+    async fn response(&mut self) -> Result<(Incoming, bool), Reason> {
+        let (head, start) = self.head().await?;
+        let (end, clean) = match head.framing {
+            BodyFraming::Empty => (start, self.buf.len() == start),
+            BodyFraming::Length(length) => self.counted(start, length).await?,
+            BodyFraming::Chunked => self.chunked(start).await?,
+            BodyFraming::UntilClose => (self.until_close(start).await?, false),
+        };
+        let mut buf = std::mem::take(&mut self.buf);
+        buf.truncate(end);
+        let retry_after_ns = head.retry_after.map(|wait| match wait {
+            RetryAfter::Seconds(seconds) => seconds.saturating_mul(SECOND),
+            RetryAfter::At(at) => at.saturating_sub(ring::unix_seconds()).saturating_mul(SECOND),
+        });
+        let incoming = Incoming { status: head.status, retry_after_ns, buf, body: start..end };
+        // What came behind the answer was not asked for: nobody may take it for the next one's.
+        Ok((incoming, head.keep_alive && clean))
+    }
+
+    /// The final response head, and where its body starts.
+    async fn head(&mut self) -> Result<(ResponseHead, usize), Reason> {
+        let mut start = HEADROOM;
+        for _ in 0..=INTERIM_MAX {
+            let mut scanned = 0;
+            let head = loop {
+                match response_head(&self.buf[start..], scanned, &HEAD_LIMITS) {
+                    Ok(Some(head)) => break head,
+                    Ok(None) => {}
+                    Err(_) => return Err(Reason::InvalidHttp),
+                }
+                scanned = self.buf.len() - start;
+                if self.more(1).await? == 0 {
+                    return Err(Reason::ConnectionLost);
+                }
+            };
+            start += head.head_len;
+            if !(100..=199).contains(&head.status) || head.status == 101 {
+                return Ok((head, start));
+            }
+        }
+        Err(Reason::InvalidHttp)
+    }
+
+    async fn counted(&mut self, start: usize, length: u64) -> Result<(usize, bool), Reason> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        if length > self.place.response_max {
+            return Err(Reason::ResponseTooLarge);
+        }
+        let end = start + length;
+        while self.buf.len() < end {
+            let missing = end - self.buf.len();
+            if self.more(missing.min(TRUSTED_LENGTH.max(self.buf.len()))).await? == 0 {
+                return Err(Reason::ConnectionLost);
+            }
+        }
+        Ok((end, self.buf.len() == end))
+    }
+
+    async fn chunked(&mut self, start: usize) -> Result<(usize, bool), Reason> {
+        let mut decoder = Chunked::default();
+        let mut end = start;
+        loop {
+            let progress = decoder.decode(&mut self.buf[end..]).map_err(|_| Reason::InvalidHttp)?;
+            let clean = end + progress.consumed == self.buf.len();
+            end += progress.produced;
+            if end - start > self.place.response_max {
+                return Err(Reason::ResponseTooLarge);
+            }
+            self.buf.truncate(end);
+            if progress.done {
+                return Ok((end, clean));
+            }
+            if self.more(1).await? == 0 {
+                return Err(Reason::ConnectionLost);
+            }
+        }
+    }
+
+    async fn until_close(&mut self, start: usize) -> Result<usize, Reason> {
+        loop {
+            if self.buf.len() - start > self.place.response_max {
+                return Err(Reason::ResponseTooLarge);
+            }
+            if self.more(1).await? == 0 {
+                return Ok(self.buf.len());
+            }
+        }
+    }
+
+    /// Reads once, with room for at least `wanted` bytes and one more behind them; 0 = the peer closed.
+    async fn more(&mut self, wanted: usize) -> Result<usize, Reason> {
+        let buf = std::mem::take(&mut self.buf);
+        let filled = buf.len();
+        // Doubling when nothing is known keeps the copying linear.
+        let least = if wanted > 1 || buf.capacity() > filled + wanted { filled + wanted + 1 } else { filled * 2 };
+        let buf = self.place.buffers.grow(buf, least);
+        let (read, buf) = self.stream.read(buf).await;
+        self.buf = buf;
+        match read {
+            // The deadline ends the connection, and must not look like the peer's own end of it.
+            Ok(0) | Err(_) if self.stream.expired() => Err(Reason::Timeout),
+            Ok(read) => Ok(read),
+            Err(_) => Err(Reason::ConnectionLost),
+        }
+    }
+}

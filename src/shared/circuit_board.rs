@@ -112,21 +112,23 @@ impl CircuitBoard {
         self.at(endpoint).map_or(0, |circuit| circuit.transitions[transition as usize].load(Relaxed))
     }
 
-    /// Takes the one permit to probe; `Err` says when to come back, if somebody else was faster.
-    pub fn take_permit(&self, endpoint: EndpointIx, now_ns: Nanos, until_ns: Nanos) -> Result<Permit, Nanos> {
-        let Some(circuit) = self.at(endpoint) else { return Err(now_ns) };
+    /// Takes the one permit to probe. `Ok(None)`: the Circuit has closed meanwhile, and none is needed.
+    ///
+    /// # Errors
+    /// When to come back, if somebody else was faster.
+    pub fn take_permit(&self, endpoint: EndpointIx, now_ns: Nanos, until_ns: Nanos) -> Result<Option<Permit>, Nanos> {
+        let Some(circuit) = self.at(endpoint) else { return Ok(None) };
         let word = circuit.word();
         match word.admission(now_ns) {
             Admission::Probe => {
                 let permit = word.probe(until_ns);
                 match circuit.swap(word, permit, Transition::Probing) {
-                    true => Ok(Permit(permit)),
-                    false => Err(now_ns),
+                    true => Ok(Some(Permit(permit))),
+                    false => Err(until_ns),
                 }
             }
             Admission::Reject { until_ns } => Err(until_ns),
-            // Closed meanwhile: the Call may come again at once, without a permit.
-            Admission::Admit => Err(now_ns),
+            Admission::Admit => Ok(None),
         }
     }
 
@@ -265,20 +267,22 @@ mod tests {
         let board = board(1);
         (0..3).for_each(|_| note(&board, 0, CircuitNote::Failure, SECOND));
         assert_eq!(board.take_permit(E, SECOND, 9 * SECOND), Err(2 * SECOND));
-        let permit = board.take_permit(E, 2 * SECOND, 3 * SECOND).unwrap();
+        let permit = board.take_permit(E, 2 * SECOND, 3 * SECOND).unwrap().unwrap();
         assert_eq!(board.take_permit(E, 2 * SECOND, 3 * SECOND), Err(3 * SECOND));
         board.note(E, 0, CircuitNote::Failure, Some(permit), 2 * SECOND, u64::MAX / 2);
         assert_eq!(board.admission(E, 2 * SECOND), Admission::Reject { until_ns: 4 * SECOND }, "doubled");
         let permit = board.take_permit(E, 4 * SECOND, 5 * SECOND).unwrap();
+        let permit = permit.unwrap();
         board.note(E, 0, CircuitNote::Success, Some(permit), 4 * SECOND, 0);
         assert_eq!(board.admission(E, 4 * SECOND), Admission::Admit);
+        assert_eq!(board.take_permit(E, 4 * SECOND, 5 * SECOND), Ok(None));
     }
 
     #[test]
     fn a_probe_without_a_result_gives_its_permit_back() {
         let board = board(1);
         (0..3).for_each(|_| note(&board, 0, CircuitNote::Failure, SECOND));
-        let permit = board.take_permit(E, 2 * SECOND, 30 * SECOND).unwrap();
+        let permit = board.take_permit(E, 2 * SECOND, 30 * SECOND).unwrap().unwrap();
         board.note(E, 0, CircuitNote::Nothing, Some(permit), 3 * SECOND, 0);
         assert_eq!(board.admission(E, 3 * SECOND), Admission::Probe);
     }
