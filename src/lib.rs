@@ -42,7 +42,11 @@ pub mod logic {
 pub mod wire {
     pub mod http1;
     pub mod json;
+    pub mod json_simd;
+    pub mod json_text;
     pub mod jsonrpc;
+    pub mod jsonrpc_check;
+    pub mod jsonrpc_write;
 }
 
 /// Rank 1. Memory that several shards see; the only room that defines atomics.

@@ -81,8 +81,11 @@ mod tests {
 
     #[test]
     fn lists_block_and_allow_by_name_and_by_namespace() {
-        let surface =
-            Surface { allowed: vec!["eth_*".into(), "net_version".into()], blocked: vec!["eth_sign".into()], expose: vec![] };
+        let surface = Surface {
+            allowed: vec!["eth_*".into(), "net_version".into()],
+            blocked: vec!["eth_sign".into()],
+            expose: vec![],
+        };
         assert_eq!(admit(&surface, "eth_call", Class::Stateless), None);
         assert_eq!(admit(&surface, "net_version", Class::Stateless), None);
         assert_eq!(admit(&surface, "eth_sign", Class::Effect), Some(Unavailable::Blocked));

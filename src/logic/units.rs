@@ -80,7 +80,9 @@ mod tests {
 
     #[test]
     fn durations_as_people_type_them() {
-        for (text, ns) in [("250ms", 250 * MS), ("10s", 10 * SECOND), ("2m", 120 * SECOND), ("1.5s", 1_500 * MS), ("0s", 0)] {
+        for (text, ns) in
+            [("250ms", 250 * MS), ("10s", 10 * SECOND), ("2m", 120 * SECOND), ("1.5s", 1_500 * MS), ("0s", 0)]
+        {
             assert_eq!(duration(text), Ok(ns), "{text}");
         }
         for text in ["", "10", "s", "-1s", "10 parsecs", "1..2s", "99999999999999999999s"] {
