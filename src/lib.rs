@@ -46,7 +46,11 @@ pub mod wire {
     pub mod http1_response;
     pub mod http1_write;
     pub mod json;
+    pub mod json_simd;
+    pub mod json_text;
     pub mod jsonrpc;
+    pub mod jsonrpc_check;
+    pub mod jsonrpc_write;
 }
 
 /// Rank 1. Memory that several shards see; the only room that defines atomics.
