@@ -72,6 +72,7 @@ pub mod net {
     pub mod client_http;
     pub mod exchange;
     pub mod pool;
+    pub mod reply;
     pub mod ring;
     pub mod shard;
     pub mod upstream;

@@ -1,1 +1,387 @@
-//! Not written yet.
+//! One client connection: requests in order, each read whole, answered, and only then the next.
+
+use crate::logic::call::Id;
+use crate::logic::fault::{Fault, HttpFault};
+use crate::logic::snapshot::{GatewayIx, Server};
+use crate::logic::units::{Nanos, SECOND};
+use crate::net::exchange::{self, Context};
+use crate::net::reply::{self, BatchReply, Frame, Reply};
+use crate::net::ring::{self, Cut, Stream};
+use crate::net::shard::{Current, Presence, Shard};
+use crate::shared::snapshot_cell::Phase;
+use crate::wire::http1::{Coding, HeadLimits};
+use crate::wire::http1_chunked::Chunked;
+use crate::wire::http1_request::{ContentType, Framing, RequestHead, Verb, request_head};
+use crate::wire::http1_write::CONTINUE;
+use crate::wire::jsonrpc::{self, Batch, Message};
+use futures_util::StreamExt;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// A refused request's body is still read if it is no longer than this: its connection can then go on.
+const DRAINED_BODY_MAX: u64 = 64 << 10;
+/// How long, and how many bytes, a closing connection still listens, so that its last answer is not lost
+/// in a reset (RFC 9112, 9.6).
+const LINGER_NS: Nanos = SECOND;
+const LINGER_BYTES: usize = 1 << 20;
+/// An idle connection keeps a buffer of at most this size.
+const IDLE_BUFFER_MAX: usize = 4 << 10;
+
+/// Serves a client until either side has had enough.
+pub async fn serve(shard: Rc<Shard>, stream: Stream) {
+    let presence = shard.enter(stream.watch());
+    let buf = shard.buffers.take(0);
+    let mut connection = Connection { shard, stream, presence, buf, now_ns: ring::now() };
+    while let Next::Request = connection.request().await {}
+    let Connection { shard, buf, .. } = connection;
+    shard.buffers.give(buf);
+}
+
+struct Connection {
+    shard: Rc<Shard>,
+    stream: Stream,
+    presence: Presence,
+    /// What was read and not yet answered.
+    buf: Vec<u8>,
+    /// When something last happened here.
+    now_ns: Nanos,
+}
+
+enum Next {
+    Request,
+    Close,
+}
+
+/// What a request wants, known from its head.
+#[derive(Clone, Copy)]
+enum Want {
+    Call(GatewayIx),
+    Health { head_only: bool },
+    Nothing(HttpFault),
+}
+
+/// What is remembered of a head while its body is read into the same buffer.
+struct Ask {
+    want: Want,
+    framing: Framing,
+    head_len: usize,
+    keep_alive: bool,
+    http11: bool,
+    expect_continue: bool,
+    traceparent: Option<Range<usize>>,
+}
+
+impl Connection {
+    /// One request, from its first byte to its answer's last.
+    async fn request(&mut self) -> Next {
+        let current = self.shard.current();
+        let ask = match self.head(&current).await {
+            Ok(Some(ask)) => ask,
+            Ok(None) => return Next::Close,
+            Err(fault) => return self.hang_up(fault, true).await,
+        };
+        if let Want::Nothing(fault) = ask.want
+            && (ask.expect_continue || !is_short(ask.framing))
+        {
+            return self.hang_up(fault, ask.http11).await;
+        }
+        let (body, next) = match self.body(current.server(), &ask).await {
+            Ok(Some(body)) => body,
+            Ok(None) => return Next::Close,
+            Err(fault) => return self.hang_up(fault, ask.http11).await,
+        };
+        self.now_ns = ring::now();
+        // Nothing is awaited from the client now: an old deadline must not cut it while a node thinks.
+        self.stream.disarm();
+        let mut frame = Frame { keep_alive: ask.keep_alive && !self.shard.draining.get(), http11: ask.http11 };
+        let reply = self.answer(&current, &ask, body, &mut frame).await;
+        if !self.write(current.server(), reply).await || !frame.keep_alive {
+            self.linger().await;
+            return Next::Close;
+        }
+        self.consume(next);
+        Next::Request
+    }
+
+    async fn answer(&mut self, current: &Current, ask: &Ask, body: Range<usize>, frame: &mut Frame) -> Reply {
+        let buffers = &self.shard.buffers;
+        match ask.want {
+            Want::Call(gateway) => {
+                let traceparent = ask.traceparent.clone().and_then(|place| std::str::from_utf8(&self.buf[place]).ok());
+                let context = Context {
+                    shard: &self.shard,
+                    current,
+                    gateway,
+                    traceparent,
+                    first_draw: None,
+                    started_ns: self.now_ns,
+                };
+                respond(context, &self.buf[body], frame).await
+            }
+            Want::Health { head_only } => {
+                let healthy = self.shard.world.lifecycle.phase() == Phase::Running;
+                reply::health(buffers, *frame, healthy, head_only)
+            }
+            Want::Nothing(fault) => {
+                self.shard.cells(&current.live).refused(fault.status());
+                reply::fault(buffers, *frame, b"null", Fault::Http(fault), 0)
+            }
+        }
+    }
+
+    /// Reads a head; `None` = the client left, or was idle for too long.
+    async fn head(&mut self, current: &Current) -> Result<Option<Ask>, HttpFault> {
+        let server = current.server();
+        let limits = HeadLimits { bytes: server.max_header_bytes, headers: server.max_headers };
+        let mut scanned = 0;
+        let mut begun = false;
+        if self.buf.is_empty() {
+            self.presence.idle(true);
+            if self.shard.draining.get() {
+                return Ok(None);
+            }
+            self.stream.arm(self.now_ns + server.idle_timeout_ns, Cut::Read, self.now_ns);
+        }
+        loop {
+            if !self.buf.is_empty() {
+                if let Some(head) = request_head(&self.buf, scanned, &limits)? {
+                    self.presence.idle(false);
+                    return Ok(Some(self.ask(current, &head)));
+                }
+                scanned = self.buf.len();
+                if !begun {
+                    begun = true;
+                    self.presence.idle(false);
+                    let now_ns = ring::now();
+                    self.stream.arm(now_ns + server.header_timeout_ns, Cut::Read, now_ns);
+                }
+            }
+            if !self.read(1).await {
+                let late = begun && self.stream.expired();
+                return if late { Err(HttpFault::Timeout) } else { Ok(None) };
+            }
+        }
+    }
+
+    fn ask(&self, current: &Current, head: &RequestHead<'_>) -> Ask {
+        let place = |text: &str| {
+            let from = text.as_ptr() as usize - self.buf.as_ptr() as usize;
+            from..from + text.len()
+        };
+        Ask {
+            want: want(current, head),
+            framing: head.framing,
+            head_len: head.head_len,
+            keep_alive: head.keep_alive,
+            http11: head.http11,
+            expect_continue: head.expect_continue,
+            traceparent: head.traceparent.map(place),
+        }
+    }
+
+    /// Reads the body: where it is, and where the next request begins. `None` = the client left.
+    async fn body(&mut self, server: &Server, ask: &Ask) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
+        let start = ask.head_len;
+        let here = self.buf.len() - start;
+        let complete = match ask.framing {
+            Framing::Empty => return Ok(Some((start..start, start))),
+            Framing::Length(length) if length > server.max_request_bytes as u64 => {
+                return Err(HttpFault::BodyTooLarge);
+            }
+            Framing::Length(length) => here as u64 >= length,
+            Framing::Chunked => false,
+        };
+        if !complete {
+            let now_ns = ring::now();
+            self.stream.arm(now_ns + server.body_timeout_ns, Cut::Read, now_ns);
+            if ask.expect_continue && here == 0 && !self.say_continue(server).await {
+                return Ok(None);
+            }
+        }
+        match ask.framing {
+            Framing::Length(length) => self.counted(start, length as usize).await,
+            _ => self.chunked(start, server.max_request_bytes).await,
+        }
+    }
+
+    async fn say_continue(&mut self, server: &Server) -> bool {
+        let mut buf = self.shard.buffers.take(CONTINUE.len());
+        buf.extend_from_slice(CONTINUE);
+        let patience_ns = Some(server.write_timeout_ns);
+        let (wrote, buf) = self.stream.write(buf, 0, CONTINUE.len(), patience_ns).await;
+        self.shard.buffers.give(buf);
+        wrote.is_ok()
+    }
+
+    async fn counted(&mut self, start: usize, length: usize) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
+        let end = start + length;
+        while self.buf.len() < end {
+            // Doubling instead of trusting the announced length: memory follows what really arrives.
+            let missing = end - self.buf.len();
+            if !self.read(missing.min(self.buf.len().max(IDLE_BUFFER_MAX))).await {
+                return self.gone();
+            }
+        }
+        Ok(Some((start..end, end)))
+    }
+
+    async fn chunked(&mut self, start: usize, limit: usize) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
+        let mut decoder = Chunked::default();
+        let mut end = start;
+        loop {
+            let progress =
+                decoder.decode(&mut self.buf[end..]).map_err(|bad| HttpFault::BadRequest(bad.words()))?;
+            let next = end + progress.consumed;
+            end += progress.produced;
+            if end - start > limit {
+                return Err(HttpFault::BodyTooLarge);
+            }
+            if progress.done {
+                return Ok(Some((start..end, next)));
+            }
+            self.buf.truncate(end);
+            if !self.read(1).await {
+                return self.gone();
+            }
+        }
+    }
+
+    /// A body that does not come to its end.
+    fn gone<T>(&self) -> Result<Option<T>, HttpFault> {
+        if self.stream.expired() { Err(HttpFault::Timeout) } else { Ok(None) }
+    }
+
+    /// Reads once, with room for at least `wanted` bytes; `false` = nothing more will come.
+    async fn read(&mut self, wanted: usize) -> bool {
+        let buf = std::mem::take(&mut self.buf);
+        let filled = buf.len();
+        let least = if buf.capacity() >= filled + wanted { buf.capacity() } else { (filled + wanted).max(2 * filled) };
+        let buf = self.shard.buffers.grow(buf, least);
+        let (read, buf) = self.stream.read(buf).await;
+        self.buf = buf;
+        matches!(read, Ok(n) if n > 0)
+    }
+
+    async fn write(&mut self, server: &Server, reply: Reply) -> bool {
+        self.stream.arm(self.now_ns + server.write_timeout_ns, Cut::Both, self.now_ns);
+        let to = reply.buf.len();
+        let (wrote, buf) = self.stream.write(reply.buf, reply.from, to, Some(server.write_timeout_ns)).await;
+        self.shard.buffers.give(buf);
+        wrote.is_ok()
+    }
+
+    /// Answers a request after which the next one can't be found, and closes.
+    async fn hang_up(&mut self, fault: HttpFault, http11: bool) -> Next {
+        let current = self.shard.current();
+        self.shard.cells(&current.live).refused(fault.status());
+        self.stream.forgive();
+        self.now_ns = ring::now();
+        let frame = Frame { keep_alive: false, http11 };
+        let reply = reply::fault(&self.shard.buffers, frame, b"null", Fault::Http(fault), 0);
+        if self.write(current.server(), reply).await {
+            self.linger().await;
+        }
+        Next::Close
+    }
+
+    /// Lets the peer read the last answer before unread bytes of its own turn the close into a reset.
+    async fn linger(&mut self) {
+        self.presence.idle(false);
+        self.stream.finish_writing();
+        let now_ns = ring::now();
+        self.stream.arm(now_ns + LINGER_NS, Cut::Both, now_ns);
+        let mut heard = 0;
+        while heard < LINGER_BYTES {
+            self.buf.clear();
+            if !self.read(1).await {
+                return;
+            }
+            heard += self.buf.len();
+        }
+    }
+
+    /// Forgets the answered request; what follows it stays.
+    fn consume(&mut self, next: usize) {
+        self.now_ns = ring::now();
+        let rest = self.buf.len() - next;
+        if rest == 0 && self.buf.capacity() > IDLE_BUFFER_MAX {
+            let small = self.shard.buffers.take(0);
+            self.shard.buffers.give(std::mem::replace(&mut self.buf, small));
+            return;
+        }
+        self.buf.copy_within(next.., 0);
+        self.buf.truncate(rest);
+    }
+}
+
+/// What a request wants, as far as its head tells.
+fn want(current: &Current, head: &RequestHead<'_>) -> Want {
+    if head.path == "/healthz" {
+        return match head.verb {
+            Verb::Get => Want::Health { head_only: false },
+            Verb::Head => Want::Health { head_only: true },
+            _ => Want::Nothing(HttpFault::MethodNotAllowed),
+        };
+    }
+    let Some(gateway) = current.entrances.find(head.path, head.host) else {
+        return Want::Nothing(HttpFault::NotFound);
+    };
+    if head.verb != Verb::Post {
+        return Want::Nothing(HttpFault::MethodNotAllowed);
+    }
+    match (head.content_type, head.content_encoding) {
+        (ContentType::Other, _) => Want::Nothing(HttpFault::Unsupported("Content-Type is not application/json")),
+        // Without a type a browser would send it without asking first.
+        (ContentType::Missing, _) if head.origin.is_some() => {
+            Want::Nothing(HttpFault::Unsupported("a request with an Origin needs Content-Type: application/json"))
+        }
+        (_, Coding::Identity) => Want::Call(gateway),
+        (_, _) => Want::Nothing(HttpFault::Unsupported("Content-Encoding: send the body as it is")),
+    }
+}
+
+fn is_short(framing: Framing) -> bool {
+    match framing {
+        Framing::Empty => true,
+        Framing::Length(length) => length <= DRAINED_BODY_MAX,
+        Framing::Chunked => false,
+    }
+}
+
+/// The answer to a body.
+async fn respond(context: Context<'_>, body: &[u8], frame: &mut Frame) -> Reply {
+    let buffers = &context.shard.buffers;
+    let reply = |frame: &Frame, id: &[u8], answer| reply::single(buffers, *frame, id, answer);
+    match jsonrpc::parse(body, context.current.server().max_batch) {
+        Ok(Message::Single(Ok(call))) => {
+            let answer = exchange::call(context, &call).await;
+            frame.keep_alive &= !context.shard.draining.get();
+            reply(frame, call.id.bytes(), answer)
+        }
+        Ok(Message::Single(Err(refused))) => {
+            reply(frame, refused.id.bytes(), exchange::invalid(context, Fault::InvalidRequest(refused.why)))
+        }
+        // Boxed: a batch is rare, and its state would make every idle connection larger.
+        Ok(Message::Batch(members)) => Box::pin(batch(context, members, frame)).await,
+        Err(fault) => reply(frame, Id::Absent.bytes(), exchange::invalid(context, fault)),
+    }
+}
+
+async fn batch(context: Context<'_>, batch: Batch<'_>, frame: &mut Frame) -> Reply {
+    let server = context.current.server();
+    let context = Context { first_draw: Some(context.shard.random()), ..context };
+    let members: Vec<_> = batch.iter().collect();
+    let mut replies = BatchReply::new(&context.shard.buffers, server.max_batch_response_bytes);
+    let answers = futures_util::stream::iter(&members).map(|member| async move {
+        match member {
+            Ok(call) => (call.id, exchange::call(context, call).await),
+            Err(refused) => (refused.id, exchange::invalid(context, Fault::InvalidRequest(refused.why))),
+        }
+    });
+    let mut answers = std::pin::pin!(answers.buffered(server.batch_concurrency));
+    while let Some((id, answer)) = answers.next().await {
+        replies.push(id.bytes(), answer);
+    }
+    frame.keep_alive &= !context.shard.draining.get();
+    replies.finish(*frame)
+}

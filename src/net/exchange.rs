@@ -10,7 +10,7 @@ use crate::logic::units::Nanos;
 use crate::logic::verdict::{self, Body, CircuitNote, Response, Verdict};
 use crate::net::shard::{Current, Shard};
 use crate::net::upstream::{self, Ended, Incoming, Place, Request};
-use crate::wire::jsonrpc::{Checked, check};
+use crate::wire::jsonrpc::{BadAnswer, Checked, check};
 use std::ops::Range;
 
 /// What the caller gets.
@@ -194,7 +194,8 @@ fn judged(gateway: &Gateway, call: &Call<'_>, sent_id: u64, ended: Ended) -> (Ve
     let response = |body| Response { status: incoming.status, retry_after_ns: incoming.retry_after_ns, body };
     if call.is_notification() {
         let (verdict, note) = verdict::judge_notification(&response(Body::Invalid));
-        return (verdict, note, None);
+        let ignored = Received { incoming, checked: Checked::Bad(BadAnswer::NoId) };
+        return (verdict, note, Some(ignored));
     }
     let checked = check(&incoming.buf[incoming.body.clone()], sent_id);
     let body = match &checked {

@@ -294,15 +294,28 @@ impl Stream {
         (read, buf)
     }
 
-    /// Writes `buf[from..to]`. An error says how many bytes the kernel had taken.
-    pub async fn write(&mut self, mut buf: Vec<u8>, from: usize, to: usize) -> (Result<(), WriteBroke>, Vec<u8>) {
+    /// Writes `buf[from..to]`. An error says how many bytes the kernel had taken. With `patience_ns` the
+    /// deadline moves on whenever the peer takes something: it bounds the standstill, not the whole.
+    pub async fn write(
+        &mut self,
+        mut buf: Vec<u8>,
+        from: usize,
+        to: usize,
+        patience_ns: Option<Nanos>,
+    ) -> (Result<(), WriteBroke>, Vec<u8>) {
         let mut at = from;
         while at < to {
             let (wrote, slice) = self.tcp.write(buf.slice(at..to)).await;
             buf = slice.into_inner();
             match wrote {
                 Ok(0) => return (Err(WriteBroke { taken: at - from }), buf),
-                Ok(n) => at += n,
+                Ok(n) => {
+                    at += n;
+                    if let Some(patience_ns) = patience_ns.filter(|_| at < to) {
+                        let now_ns = now();
+                        self.arm(now_ns + patience_ns, Cut::Both, now_ns);
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return (Err(WriteBroke { taken: at - from }), buf),
             }

@@ -209,7 +209,7 @@ async fn converse(
     head.write(&mut out);
     jsonrpc::write_request(&mut out, request.id, request.method, request.params);
     let length = out.len();
-    let (wrote, out) = stream.write(out, 0, length).await;
+    let (wrote, out) = stream.write(out, 0, length, None).await;
     place.buffers.give(out);
     let whole = match wrote {
         Ok(()) => true,

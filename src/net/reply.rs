@@ -1,0 +1,264 @@
+//! Answers as bytes for a client: heads and envelopes around the node's own bytes, in place where they fit.
+
+use crate::logic::batch::BatchHead;
+use crate::logic::fault::{Fault, HttpFault};
+use crate::net::buffers::{Buffers, HEADROOM};
+use crate::net::exchange::Answer;
+use crate::wire::http1_write::{Announced, Head, ResponseWriter};
+use crate::wire::jsonrpc::{write_answer_prefix, write_fault};
+
+/// Bytes that are ready to be written.
+#[derive(Debug)]
+pub struct Reply {
+    /// Holds them.
+    pub buf: Vec<u8>,
+    /// Where they begin.
+    pub from: usize,
+}
+
+/// What a reply says about its connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Frame {
+    /// It stays open.
+    pub keep_alive: bool,
+    /// The request was HTTP/1.1.
+    pub http11: bool,
+}
+
+impl Frame {
+    fn head(self, status: u16, body: Option<usize>) -> ResponseWriter<'static> {
+        let head = ResponseWriter::new(status, body.map(Announced::json));
+        ResponseWriter { keep_alive: self.keep_alive, http11: self.http11, ..head }
+    }
+}
+
+/// The answer to a single Call with this id.
+pub fn single(buffers: &Buffers, frame: Frame, id: &[u8], answer: Answer) -> Reply {
+    match answer {
+        Answer::Node { mut buf, value, is_error } => {
+            // The value stays where the kernel put it: its envelope is written around it.
+            let mut front = buffers.take(HEADROOM);
+            let prefix = crate::wire::jsonrpc::answer_prefix_len(id, is_error);
+            frame.head(200, Some(prefix + value.len() + 1)).write(&mut front);
+            write_answer_prefix(&mut front, id, is_error);
+            buf.truncate(value.end);
+            buf.push(b'}');
+            let reply = in_front(buffers, buf, value.start, &front);
+            buffers.give(front);
+            reply
+        }
+        Answer::Verbatim { mut buf, body } => {
+            let mut front = buffers.take(HEADROOM);
+            frame.head(200, Some(body.len())).write(&mut front);
+            buf.truncate(body.end);
+            let reply = in_front(buffers, buf, body.start, &front);
+            buffers.give(front);
+            reply
+        }
+        Answer::Fault { fault, attempts } => self::fault(buffers, frame, id, fault, attempts),
+        Answer::Silent | Answer::Abandoned => bare(buffers, frame, 204),
+    }
+}
+
+/// Puts `front` right before `buf[at..]`.
+fn in_front(buffers: &Buffers, mut buf: Vec<u8>, at: usize, front: &[u8]) -> Reply {
+    if let Some(from) = at.checked_sub(front.len()) {
+        buf[from..at].copy_from_slice(front);
+        return Reply { buf, from };
+    }
+    // Only an id longer than the headroom comes here.
+    let mut larger = buffers.take(front.len() + buf.len() - at);
+    larger.extend_from_slice(front);
+    larger.extend_from_slice(&buf[at..]);
+    buffers.give(buf);
+    Reply { buf: larger, from: 0 }
+}
+
+/// A gateway-made error.
+pub fn fault(buffers: &Buffers, frame: Frame, id: &[u8], fault: Fault, attempts: u32) -> Reply {
+    let mut buf = buffers.take(2 * HEADROOM + id.len());
+    buf.resize(HEADROOM, 0);
+    write_fault(&mut buf, id, &fault, attempts);
+    let mut head = frame.head(fault.http_status(), Some(buf.len() - HEADROOM));
+    head.retry_after_s = fault.retry_after_s();
+    if fault == Fault::Http(HttpFault::MethodNotAllowed) {
+        head.allow = Some("POST");
+    }
+    finish(buffers, buf, &head)
+}
+
+/// The health answer: `head_only` leaves the body out but tells its length.
+pub fn health(buffers: &Buffers, frame: Frame, healthy: bool, head_only: bool) -> Reply {
+    let mut buf = buffers.take(2 * HEADROOM);
+    buf.resize(HEADROOM, 0);
+    buf.extend_from_slice(if healthy { b"{\"status\":\"ok\"}\n" } else { b"{\"status\":\"draining\"}\n" });
+    let head = frame.head(if healthy { 200 } else { 503 }, Some(buf.len() - HEADROOM));
+    let mut reply = finish(buffers, buf, &head);
+    if head_only {
+        reply.buf.truncate(reply.from + head.bytes());
+    }
+    reply
+}
+
+/// An answer without a body.
+pub fn bare(buffers: &Buffers, frame: Frame, status: u16) -> Reply {
+    let mut buf = buffers.take(HEADROOM);
+    frame.head(status, None).write(&mut buf);
+    Reply { buf, from: 0 }
+}
+
+/// Writes the head into the room that was left in front of the body.
+fn finish(buffers: &Buffers, mut buf: Vec<u8>, head: &ResponseWriter<'_>) -> Reply {
+    if let Some(from) = head.write_before(&mut buf[..HEADROOM]) {
+        return Reply { buf, from };
+    }
+    let mut front = buffers.take(head.bytes());
+    head.write(&mut front);
+    let reply = in_front(buffers, buf, HEADROOM, &front);
+    buffers.give(front);
+    reply
+}
+
+/// The answers of a batch, in the order of its members.
+pub struct BatchReply<'b> {
+    buffers: &'b Buffers,
+    buf: Vec<u8>,
+    head: BatchHead,
+    limit: usize,
+}
+
+impl<'b> BatchReply<'b> {
+    /// An empty array; `limit` bounds its bytes (`max_batch_response_bytes`).
+    pub fn new(buffers: &'b Buffers, limit: usize) -> BatchReply<'b> {
+        let mut buf = buffers.take(4 * HEADROOM);
+        buf.resize(HEADROOM, 0);
+        BatchReply { buffers, buf, head: BatchHead::default(), limit }
+    }
+
+    /// Adds the next member's answer.
+    pub fn push(&mut self, id: &[u8], answer: Answer) {
+        let answer = match answer {
+            Answer::Node { buf, value, .. } if self.is_full(value.len() + id.len()) => {
+                self.buffers.give(buf);
+                Answer::Fault { fault: Fault::ResponseTooLarge, attempts: 1 }
+            }
+            other => other,
+        };
+        if matches!(answer, Answer::Silent | Answer::Abandoned) {
+            return;
+        }
+        self.buf.push(if self.head.answers == 0 { b'[' } else { b',' });
+        let mut fault = None;
+        match answer {
+            Answer::Node { buf, value, is_error } => {
+                self.room_for(value.len() + id.len() + HEADROOM);
+                write_answer_prefix(&mut self.buf, id, is_error);
+                self.buf.extend_from_slice(&buf[value]);
+                self.buf.push(b'}');
+                self.buffers.give(buf);
+            }
+            Answer::Verbatim { buf, body } => {
+                self.room_for(body.len() + HEADROOM);
+                self.buf.extend_from_slice(&buf[body]);
+                self.buffers.give(buf);
+            }
+            Answer::Fault { fault: said, attempts } => {
+                write_fault(&mut self.buf, id, &said, attempts);
+                fault = Some(said);
+            }
+            Answer::Silent | Answer::Abandoned => {}
+        }
+        self.head.answered(fault);
+    }
+
+    fn is_full(&self, more: usize) -> bool {
+        self.buf.len() + more > self.limit.saturating_add(HEADROOM)
+    }
+
+    fn room_for(&mut self, more: usize) {
+        let wanted = self.buf.len() + more;
+        if wanted > self.buf.capacity() {
+            let buf = std::mem::take(&mut self.buf);
+            let doubled = 2 * buf.capacity();
+            self.buf = self.buffers.grow(buf, wanted.max(doubled));
+        }
+    }
+
+    /// The whole reply.
+    pub fn finish(mut self, frame: Frame) -> Reply {
+        if self.head.answers == 0 {
+            self.buffers.give(self.buf);
+            return bare(self.buffers, frame, 204);
+        }
+        self.buf.push(b']');
+        let mut head = frame.head(self.head.status(), Some(self.buf.len() - HEADROOM));
+        head.retry_after_s = self.head.retry_after_s;
+        finish(self.buffers, self.buf, &head)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAME: Frame = Frame { keep_alive: true, http11: true };
+
+    fn node(front: usize, value: &[u8]) -> Answer {
+        let mut buf = vec![b'#'; front];
+        buf.extend_from_slice(value);
+        buf.extend_from_slice(b",\"id\":1}");
+        Answer::Node { buf, value: front..front + value.len(), is_error: false }
+    }
+
+    fn text(reply: &Reply) -> &str {
+        std::str::from_utf8(&reply.buf[reply.from..]).unwrap()
+    }
+
+    #[test]
+    fn the_nodes_bytes_keep_their_place() {
+        let buffers = Buffers::default();
+        let expected = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 40\r\n\r\n\
+                        {\"jsonrpc\":\"2.0\",\"id\":1.50,\"result\":\"0x1\"}";
+        // With room in front of the value, and without.
+        for front in [300, 10] {
+            let reply = single(&buffers, FRAME, b"1.50", node(front, b"\"0x1\""));
+            assert_eq!(text(&reply), expected.replace("40", &(expected.len() - expected.find('{').unwrap()).to_string()));
+        }
+    }
+
+    #[test]
+    fn a_batch_keeps_order_and_its_limit() {
+        let buffers = Buffers::default();
+        let mut batch = BatchReply::new(&buffers, 120);
+        batch.push(b"1", node(300, b"\"a\""));
+        batch.push(b"null", Answer::Silent);
+        batch.push(b"2", node(300, &[b'9'; 100]));
+        batch.push(b"3", Answer::Fault { fault: Fault::NoTarget, attempts: 0 });
+        let reply = batch.finish(FRAME);
+        let body = text(&reply).split_once("\r\n\r\n").unwrap().1;
+        let answers: Vec<serde_json::Value> = serde_json::from_str(body).unwrap();
+        assert_eq!(answers.iter().map(|answer| answer["id"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(answers[0]["result"], "a");
+        assert_eq!(answers[1]["error"]["code"], -32055);
+        assert_eq!(answers[2]["error"]["code"], -32050);
+        assert!(text(&reply).contains(&format!("Content-Length: {}\r\n", body.len())));
+    }
+
+    #[test]
+    fn a_batch_of_silence_is_204_without_a_body() {
+        let buffers = Buffers::default();
+        let mut batch = BatchReply::new(&buffers, 1_000);
+        batch.push(b"null", Answer::Silent);
+        assert_eq!(text(&batch.finish(FRAME)), "HTTP/1.1 204 No Content\r\n\r\n");
+    }
+
+    #[test]
+    fn health_tells_the_length_of_the_body_that_head_leaves_out() {
+        let buffers = Buffers::default();
+        let whole = health(&buffers, FRAME, true, false);
+        let head = health(&buffers, FRAME, true, true);
+        assert!(text(&whole).starts_with(text(&head)));
+        assert!(text(&head).ends_with("Content-Length: 16\r\n\r\n"));
+        assert_eq!(text(&whole).len(), text(&head).len() + 16);
+    }
+}
