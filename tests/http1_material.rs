@@ -75,7 +75,7 @@ enum Expected {
     AcceptFirst,
     /// Refuses it somewhere. So with everything that only a lenient parser takes.
     Refuse,
-    /// Refuses the first message: two parsers would end it in two places.
+    /// Refuses the very first head: two parsers would end it in two places.
     RefuseFirst,
 }
 
@@ -98,7 +98,10 @@ enum End {
     InHead,
     InBody,
     Closed,
+    /// A head was refused.
     Refused(String),
+    /// A head was accepted, its chunked body refused.
+    BadChunk(String),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,7 +175,7 @@ fn walk(head_of: HeadOf, bytes: &[u8], step: usize) -> (Vec<Vec<u8>>, End) {
                         }
                         buf.truncate(end);
                     }
-                    Err(bad) => return (bodies, End::Refused(bad.words().to_owned())),
+                    Err(bad) => return (bodies, End::BadChunk(bad.words().to_owned())),
                 },
             }
             match pieces.next() {
@@ -316,16 +319,16 @@ fn judge(vector: &Vector) -> Result<(), String> {
         // Several bad heads stop before their end; a whole head is judged.
         for tail in ["\r\n", "\r\n\r\n"] {
             let closed = walk(head_of, &[&bytes[..], tail.as_bytes()].concat(), usize::MAX).1;
-            end = if matches!(closed, End::Refused(_)) { closed } else { end };
+            end = if matches!(closed, End::Refused(_) | End::BadChunk(_)) { closed } else { end };
         }
     }
-    let refused = matches!(end, End::Refused(_));
+    let refused = matches!(end, End::Refused(_) | End::BadChunk(_));
     let plain = || plain_bodies(vector.request, &bytes);
     let (right, framed) = match expected {
         Expected::Accept => (!refused, refused || bodies == plain()),
         Expected::AcceptFirst => (!bodies.is_empty(), bodies.is_empty() || bodies[0] == plain()[0]),
         Expected::Refuse => (refused, true),
-        Expected::RefuseFirst => (refused && bodies.is_empty(), true),
+        Expected::RefuseFirst => (matches!(end, End::Refused(_)) && bodies.is_empty(), true),
     };
     match (right, framed) {
         (true, true) => Ok(()),
