@@ -44,6 +44,7 @@ pub mod wire {
     pub mod http1_chunked;
     pub mod http1_request;
     pub mod http1_response;
+    pub mod http1_target;
     pub mod http1_write;
     pub mod json;
     pub mod json_simd;

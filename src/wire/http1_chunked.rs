@@ -266,7 +266,9 @@ mod tests {
     use proptest::prelude::*;
 
     /// Payload and the bytes behind the body.
-    fn decode(raw: &[u8]) -> Result<(Vec<u8>, Vec<u8>), BadChunk> {
+    type Decoded = (Vec<u8>, Vec<u8>);
+
+    fn decode(raw: &[u8]) -> Result<Decoded, BadChunk> {
         let mut bytes = raw.to_vec();
         let progress = Chunked::default().decode(&mut bytes)?;
         assert!(progress.done, "{:?} is not complete", String::from_utf8_lossy(raw));
@@ -274,7 +276,7 @@ mod tests {
     }
 
     /// The same, fed in pieces as a connection would; `None` = incomplete.
-    fn decode_pieces(raw: &[u8], mut cuts: Vec<usize>) -> Result<Option<(Vec<u8>, Vec<u8>)>, BadChunk> {
+    fn decode_pieces(raw: &[u8], mut cuts: Vec<usize>) -> Result<Option<Decoded>, BadChunk> {
         cuts.sort_unstable();
         cuts.push(raw.len());
         let (mut decoder, mut buf, mut from) = (Chunked::default(), b"HEAD".to_vec(), 0);

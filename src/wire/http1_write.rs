@@ -239,12 +239,10 @@ impl RequestTemplate<'_> {
         let mut out = Vec::new();
         let mut put = |piece: &[u8]| out.extend_from_slice(piece);
         put(b"POST ");
-        if self.path_and_query.is_empty() {
-            put(b"/");
-        } else if self.path_and_query.starts_with('?') {
+        if !self.path_and_query.starts_with('/') {
             put(b"/");
         }
-        field(&mut put, visible_part(self.path_and_query).as_slice(), b" HTTP/1.1");
+        field(&mut put, &visible_part(self.path_and_query), b" HTTP/1.1");
         field(&mut put, b"Host: ", &visible_part(self.authority));
         if !self.overrides("User-Agent") {
             field(&mut put, b"User-Agent: ", self.user_agent.as_bytes());
