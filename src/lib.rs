@@ -63,8 +63,18 @@ pub mod shared {
 
 /// Rank 1. The configuration file: what was typed, and what it means.
 pub mod config {
-    pub mod file;
+    mod endpoint;
+    pub mod fault;
+    mod file;
+    mod gateway;
+    mod gateway_methods;
     pub mod resolve;
+    mod route;
+    mod schema;
+    mod server;
+    pub mod summary;
+    mod url;
+    mod value;
 }
 
 /// Rank 2. The kernel: everything that waits.

@@ -1,0 +1,200 @@
+//! `[[endpoint]]`: the upstreams.
+
+use super::fault::{Faults, nearest};
+use super::file::View;
+use super::server::circuit;
+use super::url;
+use crate::logic::snapshot::{CircuitRule, Endpoint, EndpointIx, Protocol, Secret, Url};
+use std::collections::HashMap;
+
+/// Headers that Ringway writes itself, or that speak about one connection.
+const OWN_HEADERS: [&str; 14] = [
+    "host",
+    "content-length",
+    "content-type",
+    "content-encoding",
+    "transfer-encoding",
+    "connection",
+    "accept",
+    "accept-encoding",
+    "expect",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "upgrade",
+];
+/// Above so many ids no nearest one is looked for: it would cost more than it helps.
+const IDS_COMPARED_MAX: usize = 1_000;
+/// So many ids are listed in a message.
+const IDS_SHOWN_MAX: usize = 8;
+
+/// What Routes need to know about an Endpoint, also where it is faulty itself.
+pub(super) struct Typed {
+    pub(super) id: Option<String>,
+    pub(super) chain: Option<String>,
+    pub(super) network: Option<String>,
+    pub(super) protocol: Option<Protocol>,
+    pub(super) enabled: bool,
+    /// Host, port and path without query: two of the same are one node.
+    pub(super) place: Option<(String, u16, String)>,
+}
+
+/// All Endpoints, found by id.
+#[derive(Default)]
+pub(super) struct Endpoints {
+    /// In the order of the file.
+    pub(super) typed: Vec<Typed>,
+    /// Those without a fault: all of them, in the order of the file, if the file has none.
+    pub(super) valid: Vec<Endpoint>,
+    by_id: HashMap<String, EndpointIx>,
+}
+
+impl Endpoints {
+    /// Reads all Endpoints.
+    pub(super) fn read(top: &View<'_>, base: CircuitRule, faults: &mut Faults<'_>) -> Endpoints {
+        let mut endpoints = Endpoints::default();
+        let mut lines: HashMap<String, usize> = HashMap::new();
+        for view in top.tables("endpoint") {
+            let Ok(ix) = u16::try_from(endpoints.typed.len()) else {
+                faults.fault(view.at, view.path, "is one too many; there may be 65536 Endpoints");
+                break;
+            };
+            let typed = endpoint(&view, base, &mut endpoints.valid, faults);
+            if let Some(id) = typed.id.clone() {
+                unique(&view, &id, &mut lines, "Endpoint", faults);
+                endpoints.by_id.entry(id).or_insert(EndpointIx(ix));
+            }
+            endpoints.typed.push(typed);
+        }
+        endpoints
+    }
+
+    /// The Endpoint of an id.
+    pub(super) fn find(&self, id: &str) -> Option<(EndpointIx, &Typed)> {
+        let ix = *self.by_id.get(id)?;
+        self.typed.get(usize::from(ix.0)).map(|typed| (ix, typed))
+    }
+
+    /// What to write in place of an id that no Endpoint has.
+    pub(super) fn instead_of(&self, id: &str) -> String {
+        let mut ids: Vec<&str> = self.typed.iter().filter_map(|typed| typed.id.as_deref()).collect();
+        if let Some(near) = (ids.len() <= IDS_COMPARED_MAX).then(|| nearest(id, ids.iter().copied())).flatten() {
+            return format!("did you mean `{near}`?");
+        }
+        let more = if ids.len() > IDS_SHOWN_MAX { ", …" } else { "" };
+        ids.truncate(IDS_SHOWN_MAX);
+        match ids.is_empty() {
+            true => format!("write an [[endpoint]] with id = \"{id}\""),
+            false => format!("write an [[endpoint]] with id = \"{id}\", or use one of: {}{more}", ids.join(", ")),
+        }
+    }
+}
+
+/// Reports an id that came before; `lines` holds the line of each.
+pub(super) fn unique(
+    view: &View<'_>,
+    id: &str,
+    lines: &mut HashMap<String, usize>,
+    what: &str,
+    faults: &mut Faults<'_>,
+) {
+    let at = view.at_of("id");
+    match lines.get(id) {
+        Some(line) => {
+            let text = format!("the {what} in line {line} has the id `{id}` too; give each its own");
+            faults.fault(at, view.path_of("id"), text);
+        }
+        None => {
+            lines.insert(id.to_owned(), faults.line(at));
+        }
+    }
+}
+
+/// `protocol` of an Endpoint or a Gateway; `None` where it is wrong.
+pub(super) fn protocol(view: &View<'_>) -> Option<Protocol> {
+    (!view.wrong("protocol")).then_some(Protocol::JsonRpc)
+}
+
+fn endpoint(view: &View<'_>, base: CircuitRule, valid: &mut Vec<Endpoint>, faults: &mut Faults<'_>) -> Typed {
+    let url = view.text("url").and_then(|text| match url::parse(&text) {
+        Ok(url) => Some(url),
+        Err(why) => {
+            faults.fault(view.at_of("url"), view.path_of("url"), why);
+            None
+        }
+    });
+    let headers = headers(view, url.as_ref(), faults);
+    let circuit = circuit(&view.table("circuit"), Some(base), faults);
+    let typed = Typed {
+        id: view.name("id"),
+        chain: view.name("chain"),
+        network: view.name("network"),
+        protocol: protocol(view),
+        enabled: view.flag("enabled"),
+        place: url.as_ref().map(place),
+    };
+    if let (Some(id), Some(chain), Some(network), Some(protocol), Some(url)) =
+        (&typed.id, &typed.chain, &typed.network, typed.protocol, url)
+    {
+        valid.push(Endpoint {
+            id: id.as_str().into(),
+            chain: chain.as_str().into(),
+            network: network.as_str().into(),
+            protocol,
+            url,
+            enabled: typed.enabled,
+            headers,
+            connect_timeout_ns: view.number("connect_timeout"),
+            queue_timeout_ns: view.number("queue_timeout"),
+            max_connections: view.count("max_connections"),
+            idle_timeout_ns: view.number("idle_timeout"),
+            max_age_ns: view.number("max_age"),
+            circuit,
+        });
+    }
+    typed
+}
+
+fn place(url: &Url) -> (String, u16, String) {
+    let path = url.path_and_query.reveal().split('?').next().unwrap_or_default();
+    (url.host.to_string(), url.port, path.to_owned())
+}
+
+fn headers(view: &View<'_>, url: Option<&Url>, faults: &mut Faults<'_>) -> Vec<(Box<str>, Secret)> {
+    let mut headers: Vec<(Box<str>, Secret)> = Vec::new();
+    for (name, value) in view.fields("headers") {
+        let lower = name.text.to_ascii_lowercase();
+        let token = is_token(&name.text);
+        let path = match token && name.text.len() <= 64 {
+            true => format!("{}.{}", view.path_of("headers"), name.text),
+            false => view.path_of("headers"),
+        };
+        let basic = url.is_some_and(|url| url.basic_auth.is_some());
+        let text = match lower.as_str() {
+            _ if !token => "the name of a header must be of letters, digits and !#$%&'*+-.^_`|~",
+            own if OWN_HEADERS.contains(&own) => "Ringway writes this header itself; remove it",
+            "authorization" if basic => {
+                "the URL holds a user name, which becomes `Authorization` too; keep one of the two"
+            }
+            name if headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) => {
+                "this header is written twice (case does not count); keep one"
+            }
+            _ => {
+                if value.text.chars().any(char::is_control) {
+                    let text = "the value holds a control character; remove it (a line end after a variable's value?)";
+                    faults.fault(value.at, path, text);
+                }
+                headers.push((name.text.into(), Secret::new(value.text)));
+                continue;
+            }
+        };
+        faults.fault(name.at, path, text);
+    }
+    headers
+}
+
+fn is_token(name: &str) -> bool {
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(token)
+}

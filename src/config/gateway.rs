@@ -1,0 +1,246 @@
+//! `[[gateway]]`: the public entry points, and what two of them may not share.
+
+use super::endpoint::{Endpoints, protocol, unique};
+use super::fault::Faults;
+use super::file::View;
+use super::gateway_methods::{MethodRoutes, listed, surface};
+use super::route::{Owner, route};
+use super::url::bare_host;
+use crate::logic::methods::{Family, Methods};
+use crate::logic::snapshot::{Gateway, Protocol, Route, RouteIx};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// What all Gateways are read against.
+pub(super) struct Context<'c> {
+    pub(super) endpoints: &'c Endpoints,
+    pub(super) methods: &'c Methods,
+    /// `[failsafe] max_attempts`.
+    pub(super) max_attempts: u8,
+}
+
+/// The place of one Gateway, for comparison with the others.
+struct Place {
+    at: usize,
+    path_key: String,
+    id: String,
+    path: String,
+    hosts: Vec<String>,
+    auth: bool,
+}
+
+/// Reads all Gateways.
+pub(super) fn gateways(top: &View<'_>, context: &Context<'_>, faults: &mut Faults<'_>) -> Vec<Gateway> {
+    let families = families(top, faults);
+    let (mut gateways, mut places, mut lines) = (Vec::new(), Vec::new(), HashMap::new());
+    for view in top.tables("gateway") {
+        if gateways.len() > usize::from(u16::MAX) {
+            faults.fault(view.at, view.path, "is one too many; there may be 65536 Gateways");
+            break;
+        }
+        if let Some(id) = view.name("id") {
+            unique(&view, &id, &mut lines, "Gateway", faults);
+        }
+        let place = place(&view, faults);
+        gateways.push(gateway(&view, &place, &families, context, faults));
+        places.push(place);
+    }
+    if gateways.is_empty() && !top.typed("gateway") {
+        faults.missing(0, "gateway", "there is none, so every request gets 404; write a [[gateway]]");
+    }
+    shared_places(&places, faults);
+    key_segments(&places, faults);
+    gateways
+}
+
+fn gateway(
+    view: &View<'_>,
+    place: &Place,
+    families: &HashMap<(String, String), Family>,
+    context: &Context<'_>,
+    faults: &mut Faults<'_>,
+) -> Gateway {
+    let (chain, network) = (view.name("chain"), view.name("network"));
+    let key = (chain.clone().unwrap_or_default(), network.clone().unwrap_or_default());
+    let family = families.get(&key).copied().unwrap_or_else(|| Family::of_chain(&key.0));
+    let owner = Owner { chain, network, protocol: protocol(view) };
+    let surface = surface(view, faults);
+    let table = context.methods.table(family);
+    let mut named = MethodRoutes::default();
+    let (routes, default_route) = routes(view, &owner, context, &mut named, faults);
+    named.warn_unreachable(table, &surface, faults);
+    let (listed, unlisted_routes) = listed(table, &surface, &named, default_route);
+    Gateway {
+        id: place.id.as_str().into(),
+        path: place.path.as_str().into(),
+        hosts: place.hosts.iter().map(|host| host.as_str().into()).collect(),
+        chain: key.0.into(),
+        network: key.1.into(),
+        family,
+        protocol: owner.protocol.unwrap_or(Protocol::JsonRpc),
+        routes,
+        default_route,
+        listed,
+        unlisted_routes,
+        surface,
+    }
+}
+
+fn routes(
+    view: &View<'_>,
+    owner: &Owner,
+    context: &Context<'_>,
+    named: &mut MethodRoutes,
+    faults: &mut Faults<'_>,
+) -> (Vec<Route>, RouteIx) {
+    let (mut routes, mut lines, mut default) = (Vec::new(), HashMap::new(), None::<(RouteIx, usize)>);
+    for of in view.tables("route") {
+        let Ok(ix) = u16::try_from(routes.len()).map(RouteIx) else {
+            faults.fault(of.at, of.path, "is one too many; a Gateway may have 65536 Routes");
+            break;
+        };
+        if let Some(id) = of.name("id") {
+            unique(&of, &id, &mut lines, "Route", faults);
+        }
+        let is_default = of.texts("methods").is_empty() && !of.wrong("methods");
+        match default {
+            Some((_, line)) if is_default => {
+                let text = format!(
+                    "is a second default Route beside the one in line {line}; give one of them `methods`, or remove it"
+                );
+                faults.fault(of.at, of.path.clone(), text);
+            }
+            None if is_default => default = Some((ix, faults.line(of.at))),
+            _ => named.read(&of, ix, faults),
+        }
+        routes.push(route(&of, is_default, owner, context, faults));
+    }
+    if default.is_none() {
+        // A Route whose `methods` are wrong may be the one that is missed.
+        let unsure = view.tables("route").iter().any(|of| of.wrong("methods")) || view.wrong("route");
+        if !unsure {
+            let text = "has no default Route; write one [[gateway.route]] without `methods`, for all that no other Route names";
+            faults.missing(view.at, view.path_of("route"), text);
+        }
+    }
+    (routes, default.map_or(RouteIx(0), |(ix, _)| ix))
+}
+
+/// `[[network]]`: which method table counts for a chain and network.
+fn families(top: &View<'_>, faults: &mut Faults<'_>) -> HashMap<(String, String), Family> {
+    let (mut families, mut lines) = (HashMap::new(), HashMap::new());
+    for view in top.tables("network") {
+        let (Some(chain), Some(network)) = (view.name("chain"), view.name("network")) else { continue };
+        let family = match view.text("family").as_deref() {
+            Some("evm") => Family::Evm,
+            Some("tron") => Family::Tron,
+            Some("solana") => Family::Solana,
+            _ => Family::of_chain(&chain),
+        };
+        let key = (chain, network);
+        match lines.get(&key) {
+            Some(line) => {
+                let text = format!("line {line} has a [[network]] of the same chain and network; merge the two");
+                faults.fault(view.at, view.path, text);
+            }
+            None => {
+                lines.insert(key.clone(), faults.line(view.at));
+                families.insert(key, family);
+            }
+        }
+    }
+    families
+}
+
+fn place(view: &View<'_>, faults: &mut Faults<'_>) -> Place {
+    let path = view.text("path").unwrap_or_default();
+    if let (true, false, Some(why)) = (view.typed("path"), view.wrong("path"), path_fault(&path)) {
+        faults.fault(view.at_of("path"), view.path_of("path"), why);
+    }
+    let mut hosts: Vec<String> = Vec::new();
+    for (position, typed) in view.texts("hosts").into_iter().enumerate() {
+        let path = format!("{}[{position}]", view.path_of("hosts"));
+        match bare_host(&typed.text) {
+            Some(host) if hosts.contains(&host) => {
+                faults.fault(typed.at, path, "is listed twice (case does not count); remove one of the two");
+            }
+            Some(host) => hosts.push(host),
+            None => {
+                let text = "must be a host name or an address without scheme, port and path, like \"rpc.example.com\" or \"[::1]\"";
+                faults.fault(typed.at, path, text);
+            }
+        }
+    }
+    let auth = view.text("auth").is_some_and(|auth| auth != "none");
+    let (at, path_key) = (view.at_of("path"), view.path_of("path"));
+    Place { at, path_key, id: view.name("id").unwrap_or_default(), path, hosts, auth }
+}
+
+fn path_fault(path: &str) -> Option<&'static str> {
+    if !path.starts_with('/') {
+        Some("must start with `/`, like \"/eth\"")
+    } else if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Some("must be of visible ASCII characters, like \"/eth\"")
+    } else if path.contains(['?', '#', '\\', '%']) {
+        Some("must not hold `?`, `#`, `%` or `\\`; it is compared as it stands in the request, like \"/eth\"")
+    } else if path.contains("//") || path.split('/').any(|segment| segment == "." || segment == "..") {
+        Some("must not hold empty segments, `.` or `..`, like \"/eth\"")
+    } else if path.len() > 1 && path.ends_with('/') {
+        Some("must not end with `/`; write it without")
+    } else if path == "/healthz" {
+        Some("is taken: GET /healthz is the health check of the data port; choose another path")
+    } else {
+        None
+    }
+}
+
+/// Two Gateways on one path and host. A Gateway without `hosts` beside one with them is none: the exact host wins.
+fn shared_places(places: &[Place], faults: &mut Faults<'_>) {
+    let mut taken: HashMap<(&str, &str), &Place> = HashMap::new();
+    for place in places.iter().filter(|place| path_fault(&place.path).is_none()) {
+        // Without `hosts` it is one place, "".
+        let hosts = place.hosts.iter().map(String::as_str).chain(place.hosts.is_empty().then_some(""));
+        let mut shared = None;
+        for host in hosts {
+            match taken.entry((&place.path, host)) {
+                Entry::Occupied(other) => shared = shared.or(Some((host, *other.get()))),
+                Entry::Vacant(free) => {
+                    free.insert(place);
+                }
+            }
+        }
+        if let Some((host, other)) = shared {
+            let of_host = if host.is_empty() { String::new() } else { format!(" for the host {host}") };
+            let text =
+                format!("Gateway `{}` has this path{of_host} too; give them different paths or `hosts`", other.id);
+            faults.fault(place.at, place.path_key.clone(), text);
+        }
+    }
+}
+
+/// A Gateway whose path is another's plus one segment, where that segment could be a key.
+fn key_segments(places: &[Place], faults: &mut Faults<'_>) {
+    let mut keyed: HashMap<&str, Vec<&Place>> = HashMap::new();
+    for place in places.iter().filter(|place| place.auth) {
+        keyed.entry(place.path.as_str()).or_default().push(place);
+    }
+    for place in places {
+        let parent = match place.path.rsplit_once('/') {
+            Some((_, "")) | None => continue,
+            Some(("", _)) => "/",
+            Some((parent, _)) => parent,
+        };
+        let overlaps = |other: &&&Place| {
+            place.hosts.is_empty()
+                || other.hosts.is_empty()
+                || place.hosts.iter().any(|host| other.hosts.contains(host))
+        };
+        if let Some(other) = keyed.get(parent).into_iter().flatten().find(overlaps) {
+            let text = format!(
+                "is the path of Gateway `{}` plus one segment, where its keys stand; choose a path that is not below it",
+                other.id
+            );
+            faults.fault(place.at, place.path_key.clone(), text);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `[server]`, `[log]`, `[failsafe]` and `[circuit]`: everything that is not about one chain.
+
+use super::fault::Faults;
+use super::file::View;
+use crate::logic::snapshot::{ATTEMPTS_MAX, CircuitRule, Driver, LogFormat, LogLevel, Secret, Server};
+use crate::logic::units::show_duration;
+use std::net::SocketAddr;
+
+/// Reads everything that is not about one chain.
+pub(super) fn server(top: &View<'_>, faults: &mut Faults<'_>) -> Server {
+    let (server, log) = (top.table("server"), top.table("log"));
+    let listen = listen(&server, faults);
+    let token = admin_token(&server, faults);
+    let admin = admin(&server, &listen, token.is_some(), faults);
+    Server {
+        listen,
+        admin,
+        admin_token: token,
+        metrics_public: server.flag("metrics_public"),
+        shards: server.count("shards"),
+        driver: match server.text("driver").as_deref() {
+            Some("io_uring") => Driver::IoUring,
+            Some("epoll") => Driver::Epoll,
+            _ => Driver::Auto,
+        },
+        max_connections: server.count("max_connections"),
+        max_header_bytes: server.count("max_header_bytes"),
+        max_headers: server.count("max_headers"),
+        max_request_bytes: server.count("max_request_bytes"),
+        max_response_bytes: server.count("max_response_bytes"),
+        max_batch: server.count("max_batch"),
+        max_batch_response_bytes: server.count("max_batch_response_bytes"),
+        max_inflight: server.count("max_inflight"),
+        batch_concurrency: server.count("batch_concurrency"),
+        header_timeout_ns: server.number("header_timeout"),
+        body_timeout_ns: server.number("body_timeout"),
+        write_timeout_ns: server.number("write_timeout"),
+        idle_timeout_ns: server.number("idle_timeout"),
+        shutdown_delay_ns: server.number("shutdown_delay"),
+        shutdown_grace_ns: server.number("shutdown_grace"),
+        log_format: match log.text("format").as_deref() {
+            Some("json") => LogFormat::Json,
+            _ => LogFormat::Text,
+        },
+        log_level: match log.text("level").as_deref() {
+            Some("error") => LogLevel::Error,
+            Some("warn") => LogLevel::Warn,
+            Some("debug") => LogLevel::Debug,
+            Some("trace") => LogLevel::Trace,
+            _ => LogLevel::Info,
+        },
+        max_attempts: attempts(&top.table("failsafe")),
+    }
+}
+
+/// `max_attempts` of a Route or of `[failsafe]`.
+pub(super) fn attempts(view: &View<'_>) -> u8 {
+    u8::try_from(view.number("max_attempts")).unwrap_or(ATTEMPTS_MAX).min(ATTEMPTS_MAX)
+}
+
+/// `[circuit]`, or an Endpoint's own with the rest from `[circuit]`.
+pub(super) fn circuit(view: &View<'_>, base: Option<CircuitRule>, faults: &mut Faults<'_>) -> CircuitRule {
+    let of = |name: &str, base: Option<u64>| view.number_or(name).or(base).unwrap_or(0);
+    let failures = of("consecutive_failures", base.map(|rule| u64::from(rule.consecutive_failures)));
+    let rule = CircuitRule {
+        consecutive_failures: u32::try_from(failures).unwrap_or(u32::MAX),
+        cooldown_ns: of("cooldown", base.map(|rule| rule.cooldown_ns)),
+        max_cooldown_ns: of("max_cooldown", base.map(|rule| rule.max_cooldown_ns)),
+        window_ns: of("window", base.map(|rule| rule.window_ns)),
+    };
+    let typed = view.typed("cooldown") || view.typed("max_cooldown");
+    if typed && rule.max_cooldown_ns < rule.cooldown_ns {
+        let name = if view.typed("max_cooldown") { "max_cooldown" } else { "cooldown" };
+        let (shortest, longest) = (show_duration(rule.cooldown_ns), show_duration(rule.max_cooldown_ns));
+        let text = format!("max_cooldown ({longest}) is below cooldown ({shortest}); it must be at least as long");
+        faults.fault(view.at_of(name), view.path_of(name), text);
+    }
+    rule
+}
+
+fn listen(server: &View<'_>, faults: &mut Faults<'_>) -> Vec<SocketAddr> {
+    let (texts, path) = (server.texts("listen"), server.path_of("listen"));
+    if texts.is_empty() {
+        faults.fault(
+            server.at_of("listen"),
+            path.clone(),
+            "is empty; write at least one address, like [\"127.0.0.1:8545\"]",
+        );
+    }
+    let mut listen: Vec<SocketAddr> = Vec::with_capacity(texts.len());
+    for (position, typed) in texts.iter().enumerate() {
+        let path = format!("{path}[{position}]");
+        if typed.text.starts_with("unix:") {
+            faults.fault(typed.at, path, "unix: sockets are not built yet; write an address and a port");
+            continue;
+        }
+        match typed.text.parse::<SocketAddr>() {
+            Ok(address) if address.port() != 0 && listen.contains(&address) => {
+                faults.fault(typed.at, path, "is listed twice; remove one of the two");
+            }
+            Ok(address) => listen.push(address),
+            Err(_) => faults.fault(typed.at, path, ADDRESS),
+        }
+    }
+    listen
+}
+
+const ADDRESS: &str = "must be an IP address and a port, like \"127.0.0.1:8545\", \"0.0.0.0:8545\" or \"[::1]:8545\"";
+
+fn admin_token(server: &View<'_>, faults: &mut Faults<'_>) -> Option<Secret> {
+    let token = server.text("admin_token")?;
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        let text = "must be one or more visible ASCII characters without spaces or line ends, or be left out";
+        faults.fault(server.at_of("admin_token"), server.path_of("admin_token"), text);
+    }
+    Some(Secret::new(token))
+}
+
+fn admin(server: &View<'_>, listen: &[SocketAddr], token: bool, faults: &mut Faults<'_>) -> SocketAddr {
+    let (at, path) = (server.at_of("admin"), server.path_of("admin"));
+    let admin = match server.text("admin").unwrap_or_default().parse::<SocketAddr>() {
+        Ok(admin) => admin,
+        Err(_) => {
+            faults.fault(at, path, ADDRESS);
+            return SocketAddr::from(([127, 0, 0, 1], 0));
+        }
+    };
+    // A token that could not be read was meant.
+    let token = token || server.typed("admin_token");
+    if !admin.ip().to_canonical().is_loopback() && !token {
+        let text = "is not on loopback, so it needs a token; write admin_token = \"${RINGWAY_ADMIN_TOKEN}\", or listen on 127.0.0.1";
+        faults.fault(at, path.clone(), text);
+    }
+    if admin.port() != 0 && listen.contains(&admin) {
+        faults.fault(at, path, "is an address of `listen` too; give the admin port an address of its own");
+    }
+    admin
+}

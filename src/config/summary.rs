@@ -1,0 +1,74 @@
+//! A readable table of a Snapshot: ids only, no URL, no host, no secret.
+
+use crate::logic::methods::Family;
+use crate::logic::snapshot::{Endpoint, Gateway, Route, Snapshot, Strategy};
+use crate::logic::units::show_duration;
+use std::fmt::Write;
+
+/// What `ringway check` prints for a file without faults.
+pub fn summary(snapshot: &Snapshot) -> String {
+    let Snapshot { server, endpoints, gateways, .. } = snapshot;
+    let mut out = String::new();
+    let listen: Vec<String> = server.listen.iter().map(ToString::to_string).collect();
+    // Writing to a String can't fail.
+    let _ = writeln!(out, "listen   {}", listen.join(", "));
+    let token = if server.admin_token.is_some() { " (with a token)" } else { "" };
+    let _ = writeln!(out, "admin    {}{token}", server.admin);
+    for gateway in gateways {
+        let _ = writeln!(out, "\n{}", gateway_line(gateway));
+        let rows: Vec<[String; 5]> = gateway.routes.iter().map(|route| route_row(route, endpoints)).collect();
+        table(&mut out, ["ROUTE", "METHODS", "STRATEGY", "ATTEMPTS", "TARGETS"], &rows);
+    }
+    let _ = writeln!(out);
+    let rows: Vec<[String; 5]> =
+        endpoints.iter().zip(0..).map(|(endpoint, at)| endpoint_row(endpoint, at, gateways)).collect();
+    table(&mut out, ["ENDPOINT", "CHAIN", "NETWORK", "ENABLED", "ROUTES"], &rows);
+    out
+}
+
+fn gateway_line(gateway: &Gateway) -> String {
+    let family = match gateway.family {
+        Family::Evm => "evm",
+        Family::Tron => "tron",
+        Family::Solana => "solana",
+    };
+    let Gateway { id, path, chain, network, hosts, .. } = gateway;
+    let hosts = if hosts.is_empty() { String::new() } else { format!(" for {}", hosts.join(", ")) };
+    format!("gateway  {id} at {path}{hosts}: {chain} {network} ({family})")
+}
+
+fn route_row(route: &Route, endpoints: &[Endpoint]) -> [String; 5] {
+    let target = |(target, at): (&crate::logic::snapshot::Target, u32)| {
+        let id = endpoints.get(usize::from(target.endpoint.0)).map_or("?", |endpoint| &endpoint.id);
+        let weight = if route.strategy == Strategy::Weighted { format!(":{}", target.weight) } else { String::new() };
+        let dropped = if route.eligible.checked_shr(at).unwrap_or(0) & 1 == 0 { " (unused)" } else { "" };
+        format!("{id}{weight}{dropped}")
+    };
+    let targets: Vec<String> = route.targets.iter().zip(0..).map(target).collect();
+    let methods = if route.methods.is_empty() { "all other".to_owned() } else { route.methods.len().to_string() };
+    let strategy = if route.strategy == Strategy::Weighted { "weighted" } else { "priority" };
+    let attempts = format!("{} x {}", route.max_attempts, show_duration(route.attempt_timeout_ns));
+    [route.id.to_string(), methods, strategy.to_owned(), attempts, targets.join(", ")]
+}
+
+fn endpoint_row(endpoint: &Endpoint, at: u16, gateways: &[Gateway]) -> [String; 5] {
+    let routes = gateways.iter().flat_map(|gateway| &gateway.routes);
+    let used = routes.filter(|route| route.targets.iter().any(|target| target.endpoint.0 == at)).count();
+    let enabled = if endpoint.enabled { "yes" } else { "no" };
+    let Endpoint { id, chain, network, .. } = endpoint;
+    [id.to_string(), chain.to_string(), network.to_string(), enabled.to_owned(), used.to_string()]
+}
+
+fn table(out: &mut String, head: [&str; 5], rows: &[[String; 5]]) {
+    let head = head.map(str::to_owned);
+    let mut widths = [0; 5];
+    for row in rows.iter().chain([&head]) {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.len());
+        }
+    }
+    for row in [&head].into_iter().chain(rows) {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let _ = writeln!(out, "  {}", cells.join("  ").trim_end());
+    }
+}
