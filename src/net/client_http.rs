@@ -229,8 +229,7 @@ impl Connection {
         let mut decoder = Chunked::default();
         let mut end = start;
         loop {
-            let progress =
-                decoder.decode(&mut self.buf[end..]).map_err(|bad| HttpFault::BadRequest(bad.words()))?;
+            let progress = decoder.decode(&mut self.buf[end..]).map_err(|bad| HttpFault::BadRequest(bad.words()))?;
             let next = end + progress.consumed;
             end += progress.produced;
             if end - start > limit {

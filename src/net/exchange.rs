@@ -266,4 +266,3 @@ impl Drop for InFlight<'_> {
         self.0.inflight.set(self.0.inflight.get() - 1);
     }
 }
-

@@ -73,7 +73,12 @@ impl Pool {
                 return None;
             }
             if idle.born_ns + self.max_age_ns >= now_ns && idle.stream.is_quiet() {
-                return Some(Lease { pool: self.clone(), stream: Some(idle.stream), born_ns: idle.born_ns, reused: true });
+                return Some(Lease {
+                    pool: self.clone(),
+                    stream: Some(idle.stream),
+                    born_ns: idle.born_ns,
+                    reused: true,
+                });
             }
             drop(idle);
             self.freed();

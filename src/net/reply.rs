@@ -222,7 +222,10 @@ mod tests {
         // With room in front of the value, and without.
         for front in [300, 10] {
             let reply = single(&buffers, FRAME, b"1.50", node(front, b"\"0x1\""));
-            assert_eq!(text(&reply), expected.replace("40", &(expected.len() - expected.find('{').unwrap()).to_string()));
+            assert_eq!(
+                text(&reply),
+                expected.replace("40", &(expected.len() - expected.find('{').unwrap()).to_string())
+            );
         }
     }
 

@@ -160,13 +160,11 @@ impl CircuitBoard {
                 word.probe_failed(permit.0, &circuit.rule, now_ns, jitter)
             }),
             (Some(permit), false, CircuitNote::Success) => {
-                circuit.probe_ended(permit, Transition::ProbeSucceeded, |word| {
-                    word.probe_succeeded(permit.0, now_ns)
-                });
+                circuit.probe_ended(permit, Transition::ProbeSucceeded, |word| word.probe_succeeded(permit.0, now_ns));
             }
-            (Some(permit), false, _) => circuit.probe_ended(permit, Transition::ProbeReturned, |word| {
-                word.probe_returned(permit.0, now_ns)
-            }),
+            (Some(permit), false, _) => {
+                circuit.probe_ended(permit, Transition::ProbeReturned, |word| word.probe_returned(permit.0, now_ns))
+            }
         }
     }
 }

@@ -241,7 +241,10 @@ mod tests {
         let mut sum = DurationSum::default();
         durations.sum_into(&mut sum);
         durations.sum_into(&mut sum);
-        assert_eq!((sum.buckets[0], sum.buckets[1], sum.buckets[16], sum.buckets[22], sum.buckets[23]), (4, 2, 2, 2, 2));
+        assert_eq!(
+            (sum.buckets[0], sum.buckets[1], sum.buckets[16], sum.buckets[22], sum.buckets[23]),
+            (4, 2, 2, 2, 2)
+        );
         assert_eq!(sum.sum_ns, 2 * (10_001 + SECOND + 240 * SECOND + 1));
     }
 
