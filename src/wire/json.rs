@@ -4,7 +4,7 @@
 //! overflow it. Numbers of any size and lone surrogate escapes are accepted, as the RFC's grammar says;
 //! what they mean is for those who read them. UTF-8 is checked only in strings with non-ASCII bytes.
 
-use super::json_simd::{content_end, plain_end};
+use super::json_simd::{BLOCK, Baseline, Vectors, Work, with_best_vectors};
 use std::ops::Range;
 
 /// Why a text is refused.
@@ -55,7 +55,7 @@ pub fn skip_value(text: &[u8], at: usize, depth_max: usize) -> Result<usize, Jso
 
 fn skip_container(text: &[u8], at: usize, depth_max: usize) -> Result<usize, JsonError> {
     let mut words = [0; SHALLOW_WORDS];
-    match walk(text, at, &mut Nest::new(&mut words, depth_max)) {
+    match with_best_vectors(Walk { text, at, nest: Nest::new(&mut words, depth_max) }) {
         Err(JsonError::TooDeep) if depth_max > SHALLOW_LEVELS => skip_deep(text, at, depth_max),
         verdict => verdict,
     }
@@ -66,7 +66,7 @@ fn skip_container(text: &[u8], at: usize, depth_max: usize) -> Result<usize, Jso
 #[inline(never)]
 fn skip_deep(text: &[u8], at: usize, depth_max: usize) -> Result<usize, JsonError> {
     let mut words = [0; DEEP_WORDS];
-    walk(text, at, &mut Nest::new(&mut words, depth_max))
+    with_best_vectors(Walk { text, at, nest: Nest::new(&mut words, depth_max) })
 }
 
 /// One bit for each open container: 1 for an object.
@@ -106,8 +106,29 @@ impl<'s> Nest<'s> {
     }
 }
 
-/// Walks the container that starts at `at`, to its end.
-fn walk(text: &[u8], mut at: usize, nest: &mut Nest<'_>) -> Result<usize, JsonError> {
+/// The walk over the container that starts at `at`, to its end.
+struct Walk<'a, 's> {
+    text: &'a [u8],
+    at: usize,
+    nest: Nest<'s>,
+}
+
+impl Work for Walk<'_, '_> {
+    type Out = Result<usize, JsonError>;
+
+    #[inline(always)]
+    fn run(mut self, vectors: impl Vectors) -> Self::Out {
+        walk(self.text, self.at, &mut self.nest, &mut Strings::new(self.text, self.at, vectors))
+    }
+}
+
+#[inline(always)]
+fn walk<V: Vectors>(
+    text: &[u8],
+    mut at: usize,
+    nest: &mut Nest<'_>,
+    strings: &mut Strings<'_, V>,
+) -> Result<usize, JsonError> {
     loop {
         // `at` is where a value must start.
         match text.get(at) {
@@ -125,13 +146,13 @@ fn walk(text: &[u8], mut at: usize, nest: &mut Nest<'_>) -> Result<usize, JsonEr
                     }
                     _ => {
                         if object {
-                            at = read_name(text, at)?.1;
+                            at = read_name(text, at, strings)?.1;
                         }
                         continue;
                     }
                 }
             }
-            Some(b'"') => at = skip_string(text, at + 1)?,
+            Some(b'"') => at = strings.skip(at + 1)?,
             _ => at = skip_scalar(text, at)?,
         }
         // A value has ended: what may follow depends on what holds it.
@@ -141,7 +162,7 @@ fn walk(text: &[u8], mut at: usize, nest: &mut Nest<'_>) -> Result<usize, JsonEr
                 Some(b',') => {
                     at = skip_whitespace(text, at + 1);
                     if nest.in_object {
-                        at = read_name(text, at)?.1;
+                        at = read_name(text, at, strings)?.1;
                     }
                     break;
                 }
@@ -159,9 +180,13 @@ fn walk(text: &[u8], mut at: usize, nest: &mut Nest<'_>) -> Result<usize, JsonEr
 
 /// Reads `"name" :`, and gives the name between its quotes and the place where its value must start.
 #[inline(always)]
-fn read_name(text: &[u8], at: usize) -> Result<(Range<usize>, usize), JsonError> {
+fn read_name<V: Vectors>(
+    text: &[u8],
+    at: usize,
+    strings: &mut Strings<'_, V>,
+) -> Result<(Range<usize>, usize), JsonError> {
     let Some(b'"') = text.get(at) else { return Err(JsonError::Invalid) };
-    let end = skip_string(text, at + 1)?;
+    let end = strings.skip(at + 1)?;
     let colon = skip_whitespace(text, end);
     let Some(b':') = text.get(colon) else { return Err(JsonError::Invalid) };
     Ok((at + 1..end - 1, skip_whitespace(text, colon + 1)))
@@ -169,7 +194,7 @@ fn read_name(text: &[u8], at: usize) -> Result<(Range<usize>, usize), JsonError>
 
 fn skip_scalar(text: &[u8], at: usize) -> Result<usize, JsonError> {
     match text.get(at) {
-        Some(b'"') => skip_string(text, at + 1),
+        Some(b'"') => skip_long_string(text, at + 1),
         Some(b'-' | b'0'..=b'9') => skip_number(text, at),
         Some(b't') => skip_word(text, at, b"true"),
         Some(b'f') => skip_word(text, at, b"false"),
@@ -204,6 +229,20 @@ fn skip_number(text: &[u8], mut at: usize) -> Result<usize, JsonError> {
     Ok(at)
 }
 
+/// A string that stands alone: often a long one, such as the result of `eth_call` or a block in hex.
+fn skip_long_string(text: &[u8], at: usize) -> Result<usize, JsonError> {
+    struct Alone<'a>(&'a [u8], usize);
+    impl Work for Alone<'_> {
+        type Out = Result<usize, JsonError>;
+
+        #[inline(always)]
+        fn run(self, vectors: impl Vectors) -> Self::Out {
+            Strings::new(self.0, self.1, vectors).skip(self.1)
+        }
+    }
+    with_best_vectors(Alone(text, at))
+}
+
 /// At least one digit.
 fn skip_digits(text: &[u8], start: usize) -> Result<usize, JsonError> {
     let mut at = start;
@@ -213,43 +252,97 @@ fn skip_digits(text: &[u8], start: usize) -> Result<usize, JsonError> {
     if at > start { Ok(at) } else { Err(JsonError::Invalid) }
 }
 
-/// The position after the closing quote of the string whose content starts at `at`.
-#[inline(always)]
-fn skip_string(text: &[u8], at: usize) -> Result<usize, JsonError> {
-    let stop = plain_end(text, at);
-    match text.get(stop) {
-        Some(b'"') => Ok(stop + 1),
-        _ => skip_odd_string(text, stop),
+/// Skips strings one after the other, and remembers the stops of the block where the last one ended.
+struct Strings<'a, V> {
+    text: &'a [u8],
+    vectors: V,
+    /// Where the block starts; never after a position that is asked for later.
+    base: usize,
+    stops: u64,
+}
+
+impl<'a, V: Vectors> Strings<'a, V> {
+    #[inline(always)]
+    fn new(text: &'a [u8], base: usize, vectors: V) -> Self {
+        let mut strings = Strings { text, vectors, base, stops: 0 };
+        strings.load();
+        strings
+    }
+
+    #[inline(always)]
+    fn load(&mut self) {
+        let rest = self.text.get(self.base..).unwrap_or_default();
+        self.stops = match rest.first_chunk() {
+            Some(block) => self.vectors.stops(block),
+            None => self.last_stops(rest),
+        };
+    }
+
+    /// The stops of a rest that is shorter than a block: its end is one too.
+    #[cold]
+    fn last_stops(&self, rest: &[u8]) -> u64 {
+        let mut block = [0; BLOCK];
+        if let Some(start) = block.get_mut(..rest.len()) {
+            start.copy_from_slice(rest);
+        }
+        self.vectors.stops(&block)
+    }
+
+    /// The first position at or after `at` whose byte is a quote, a backslash, a control character or
+    /// non-ASCII; the end of the text or more if there is none.
+    #[inline(always)]
+    fn plain_end(&mut self, mut at: usize) -> usize {
+        if at - self.base >= BLOCK {
+            self.base += BLOCK;
+            if at - self.base >= BLOCK {
+                self.base = at;
+            }
+            self.load();
+        }
+        loop {
+            let stops = self.stops >> (at - self.base);
+            if stops != 0 {
+                return at + stops.trailing_zeros() as usize;
+            }
+            self.base += BLOCK;
+            self.load();
+            at = self.base;
+        }
+    }
+
+    /// The position after the closing quote of the string whose content starts at `at`.
+    #[inline(always)]
+    fn skip(&mut self, mut at: usize) -> Result<usize, JsonError> {
+        loop {
+            let stop = self.plain_end(at);
+            match self.text.get(stop) {
+                Some(b'"') => return Ok(stop + 1),
+                Some(b'\\') => at = skip_escape(self.text, stop + 1)?,
+                Some(0x80..) => return skip_unicode_string(self.text, stop),
+                _ => return Err(JsonError::Invalid),
+            }
+        }
     }
 }
 
-/// Goes on at the first byte that is not plain: an escape, a non-ASCII byte, or a fault.
+/// Goes on at the first non-ASCII byte of a string.
 #[inline(never)]
-fn skip_odd_string(text: &[u8], mut at: usize) -> Result<usize, JsonError> {
-    let mut unicode_from = None;
+fn skip_unicode_string(text: &[u8], start: usize) -> Result<usize, JsonError> {
+    let mut at = start;
     loop {
         match text.get(at) {
             Some(b'"') => break,
             Some(b'\\') => at = skip_escape(text, at + 1)?,
-            Some(0x80..) => {
-                unicode_from.get_or_insert(at);
-                at += 1;
-            }
             Some(0x20..) => at += 1,
             _ => return Err(JsonError::Invalid),
         }
-        at = match unicode_from {
-            None => plain_end(text, at),
-            Some(_) => content_end(text, at),
-        };
     }
-    if let Some(from) = unicode_from {
-        let content = text.get(from..at).unwrap_or_default();
-        std::str::from_utf8(content).map_err(|_| JsonError::Invalid)?;
-    }
+    let content = text.get(start..at).unwrap_or_default();
+    std::str::from_utf8(content).map_err(|_| JsonError::Invalid)?;
     Ok(at + 1)
 }
 
+#[inline(always)]
 fn skip_escape(text: &[u8], at: usize) -> Result<usize, JsonError> {
     match text.get(at) {
         Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 1),
@@ -265,6 +358,7 @@ fn skip_escape(text: &[u8], at: usize) -> Result<usize, JsonError> {
 /// [`Members::skip`] or [`Members::resume`].
 pub struct Members<'a> {
     text: &'a [u8],
+    names: Strings<'a, Baseline>,
     at: usize,
     first: bool,
 }
@@ -272,7 +366,7 @@ pub struct Members<'a> {
 impl<'a> Members<'a> {
     /// Starts inside the object whose opening brace stands just before `at`.
     pub fn new(text: &'a [u8], at: usize) -> Self {
-        Members { text, at, first: true }
+        Members { text, names: Strings::new(text, at, Baseline), at, first: true }
     }
 
     /// The next member's name between its quotes; afterwards [`Members::at`] is where its value must
@@ -289,7 +383,7 @@ impl<'a> Members<'a> {
             at = skip_whitespace(self.text, at + 1);
         }
         self.first = false;
-        let (name, value) = read_name(self.text, at)?;
+        let (name, value) = read_name(self.text, at, &mut self.names)?;
         self.at = value;
         Ok(Some(name))
     }
