@@ -4,7 +4,8 @@
 //! overflow it. Numbers of any size and lone surrogate escapes are accepted, as the RFC's grammar says;
 //! what they mean is for those who read them. UTF-8 is checked only in strings with non-ASCII bytes.
 
-use super::json_simd::{BLOCK, Baseline, Vectors, Work, with_best_vectors};
+use super::json_simd::{Baseline, Vectors, Work, with_best_vectors};
+use super::json_strings::Strings;
 use std::ops::Range;
 
 /// Why a text is refused.
@@ -153,6 +154,7 @@ fn walk<V: Vectors>(
                 }
             }
             Some(b'"') => at = strings.skip(at + 1)?,
+            Some(b'-' | b'0'..=b'9') => at = skip_number(text, at)?,
             _ => at = skip_scalar(text, at)?,
         }
         // A value has ended: what may follow depends on what holds it.
@@ -194,7 +196,7 @@ fn read_name<V: Vectors>(
 
 fn skip_scalar(text: &[u8], at: usize) -> Result<usize, JsonError> {
     match text.get(at) {
-        Some(b'"') => skip_long_string(text, at + 1),
+        Some(b'"') => Strings::new(text, at + 1, Baseline).skip(at + 1),
         Some(b'-' | b'0'..=b'9') => skip_number(text, at),
         Some(b't') => skip_word(text, at, b"true"),
         Some(b'f') => skip_word(text, at, b"false"),
@@ -208,6 +210,7 @@ fn skip_word(text: &[u8], at: usize, word: &[u8]) -> Result<usize, JsonError> {
     if starts { Ok(at + word.len()) } else { Err(JsonError::Invalid) }
 }
 
+#[inline(always)]
 fn skip_number(text: &[u8], mut at: usize) -> Result<usize, JsonError> {
     if text.get(at) == Some(&b'-') {
         at += 1;
@@ -229,21 +232,8 @@ fn skip_number(text: &[u8], mut at: usize) -> Result<usize, JsonError> {
     Ok(at)
 }
 
-/// A string that stands alone: often a long one, such as the result of `eth_call` or a block in hex.
-fn skip_long_string(text: &[u8], at: usize) -> Result<usize, JsonError> {
-    struct Alone<'a>(&'a [u8], usize);
-    impl Work for Alone<'_> {
-        type Out = Result<usize, JsonError>;
-
-        #[inline(always)]
-        fn run(self, vectors: impl Vectors) -> Self::Out {
-            Strings::new(self.0, self.1, vectors).skip(self.1)
-        }
-    }
-    with_best_vectors(Alone(text, at))
-}
-
 /// At least one digit.
+#[inline(always)]
 fn skip_digits(text: &[u8], start: usize) -> Result<usize, JsonError> {
     let mut at = start;
     while let Some(b'0'..=b'9') = text.get(at) {
@@ -252,113 +242,11 @@ fn skip_digits(text: &[u8], start: usize) -> Result<usize, JsonError> {
     if at > start { Ok(at) } else { Err(JsonError::Invalid) }
 }
 
-/// Skips strings one after the other, and remembers the stops of the block where the last one ended.
-struct Strings<'a, V> {
-    text: &'a [u8],
-    vectors: V,
-    /// Where the block starts; never after a position that is asked for later.
-    base: usize,
-    stops: u64,
-}
-
-impl<'a, V: Vectors> Strings<'a, V> {
-    #[inline(always)]
-    fn new(text: &'a [u8], base: usize, vectors: V) -> Self {
-        let mut strings = Strings { text, vectors, base, stops: 0 };
-        strings.load();
-        strings
-    }
-
-    #[inline(always)]
-    fn load(&mut self) {
-        let rest = self.text.get(self.base..).unwrap_or_default();
-        self.stops = match rest.first_chunk() {
-            Some(block) => self.vectors.stops(block),
-            None => self.last_stops(rest),
-        };
-    }
-
-    /// The stops of a rest that is shorter than a block: its end is one too.
-    #[cold]
-    fn last_stops(&self, rest: &[u8]) -> u64 {
-        let mut block = [0; BLOCK];
-        if let Some(start) = block.get_mut(..rest.len()) {
-            start.copy_from_slice(rest);
-        }
-        self.vectors.stops(&block)
-    }
-
-    /// The first position at or after `at` whose byte is a quote, a backslash, a control character or
-    /// non-ASCII; the end of the text or more if there is none.
-    #[inline(always)]
-    fn plain_end(&mut self, mut at: usize) -> usize {
-        if at - self.base >= BLOCK {
-            self.base += BLOCK;
-            if at - self.base >= BLOCK {
-                self.base = at;
-            }
-            self.load();
-        }
-        loop {
-            let stops = self.stops >> (at - self.base);
-            if stops != 0 {
-                return at + stops.trailing_zeros() as usize;
-            }
-            self.base += BLOCK;
-            self.load();
-            at = self.base;
-        }
-    }
-
-    /// The position after the closing quote of the string whose content starts at `at`.
-    #[inline(always)]
-    fn skip(&mut self, mut at: usize) -> Result<usize, JsonError> {
-        loop {
-            let stop = self.plain_end(at);
-            match self.text.get(stop) {
-                Some(b'"') => return Ok(stop + 1),
-                Some(b'\\') => at = skip_escape(self.text, stop + 1)?,
-                Some(0x80..) => return skip_unicode_string(self.text, stop),
-                _ => return Err(JsonError::Invalid),
-            }
-        }
-    }
-}
-
-/// Goes on at the first non-ASCII byte of a string.
-#[inline(never)]
-fn skip_unicode_string(text: &[u8], start: usize) -> Result<usize, JsonError> {
-    let mut at = start;
-    loop {
-        match text.get(at) {
-            Some(b'"') => break,
-            Some(b'\\') => at = skip_escape(text, at + 1)?,
-            Some(0x20..) => at += 1,
-            _ => return Err(JsonError::Invalid),
-        }
-    }
-    let content = text.get(start..at).unwrap_or_default();
-    std::str::from_utf8(content).map_err(|_| JsonError::Invalid)?;
-    Ok(at + 1)
-}
-
-#[inline(always)]
-fn skip_escape(text: &[u8], at: usize) -> Result<usize, JsonError> {
-    match text.get(at) {
-        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 1),
-        Some(b'u') => match text.get(at + 1..at + 5) {
-            Some(hex) if hex.iter().all(u8::is_ascii_hexdigit) => Ok(at + 5),
-            _ => Err(JsonError::Invalid),
-        },
-        _ => Err(JsonError::Invalid),
-    }
-}
-
 /// The members of one object, validated as they are read: for each one [`Members::next_name`], then
 /// [`Members::skip`] or [`Members::resume`].
 pub struct Members<'a> {
     text: &'a [u8],
-    names: Strings<'a, Baseline>,
+    strings: Strings<'a, Baseline>,
     at: usize,
     first: bool,
 }
@@ -366,7 +254,7 @@ pub struct Members<'a> {
 impl<'a> Members<'a> {
     /// Starts inside the object whose opening brace stands just before `at`.
     pub fn new(text: &'a [u8], at: usize) -> Self {
-        Members { text, names: Strings::new(text, at, Baseline), at, first: true }
+        Members { text, strings: Strings::new(text, at, Baseline), at, first: true }
     }
 
     /// The next member's name between its quotes; afterwards [`Members::at`] is where its value must
@@ -383,7 +271,7 @@ impl<'a> Members<'a> {
             at = skip_whitespace(self.text, at + 1);
         }
         self.first = false;
-        let (name, value) = read_name(self.text, at, &mut self.names)?;
+        let (name, value) = read_name(self.text, at, &mut self.strings)?;
         self.at = value;
         Ok(Some(name))
     }
@@ -392,7 +280,10 @@ impl<'a> Members<'a> {
     #[inline]
     pub fn skip(&mut self, depth_max: usize) -> Result<Range<usize>, JsonError> {
         let start = self.at;
-        self.at = skip_value(self.text, start, depth_max)?;
+        self.at = match self.text.get(start) {
+            Some(b'"') => self.strings.skip(start + 1)?,
+            _ => skip_value(self.text, start, depth_max)?,
+        };
         Ok(start..self.at)
     }
 
@@ -585,6 +476,26 @@ pub(super) mod tests {
         assert_eq!(&text[members.at()..], b"tail");
         let expected = [("a", "[1]"), ("b\\n", "{\"c\":2}"), ("", "\"x\"")];
         assert_eq!(seen, expected.map(|(name, value)| (name.into(), value.into())));
+    }
+
+    #[test]
+    fn strings_end_where_they_end_at_every_length() {
+        for length in 0..200 {
+            for before in [0, 1, 30, 63, 64, 65] {
+                let text = format!("{}[\"{}\" , \"b\"]", " ".repeat(before), "a".repeat(length));
+                assert_eq!(verdict(text.as_bytes()), Ok(()), "{length} after {before}");
+                for end in 1..text.len() {
+                    assert_eq!(verdict(&text.as_bytes()[..end]), Err(JsonError::Invalid), "{length} after {before}");
+                }
+            }
+            let alone = format!("\"{}\"", "a".repeat(length));
+            assert_eq!(skip_value(format!("{alone}]").as_bytes(), 0, 0), Ok(alone.len()));
+            for place in 1..=length {
+                let mut broken = alone.clone().into_bytes();
+                broken[place] = 0x1f;
+                assert_eq!(verdict(&broken), Err(JsonError::Invalid), "{place} of {length}");
+            }
+        }
     }
 
     /// JSON texts with some whitespace, numbers and strings of many shapes.
