@@ -48,6 +48,7 @@ pub mod wire {
     pub mod http1_write;
     pub mod json;
     pub mod json_simd;
+    pub mod json_strings;
     pub mod json_text;
     pub mod jsonrpc;
     pub mod jsonrpc_check;
