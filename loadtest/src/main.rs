@@ -54,7 +54,7 @@ struct UpstreamArgs {
     #[arg(long, default_value_t = 120, value_parser = size)]
     size: usize,
     /// Microseconds before each answer.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=60_000_000))]
     delay_us: u64,
     /// Threads; connections are dealt to them in turn.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -72,7 +72,7 @@ struct UpstreamArgs {
     #[arg(long, default_value_t = 0)]
     fault_seed: u64,
     /// Milliseconds before a stalled answer.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(..=600_000))]
     stall_ms: u64,
 }
 
@@ -88,7 +88,7 @@ struct LoadArgs {
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     connections: u16,
     /// Requests a second; 0 = closed loop: each connection sends when its answer has come.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(..=10_000_000))]
     rate: u64,
     /// Seconds of measuring.
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
@@ -100,7 +100,7 @@ struct LoadArgs {
     #[arg(long, default_value_t = 120, value_parser = size)]
     size: usize,
     /// Milliseconds that an answer may take.
-    #[arg(long, default_value_t = 5000)]
+    #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     timeout_ms: u64,
     /// Measure the CPU time of these processes in the window.
     #[arg(long, value_delimiter = ',')]

@@ -16,6 +16,8 @@ use crate::{
 
 /// With more than this unsent, no more requests are read.
 const UNSENT_BYTES_MAX: usize = 4 << 20;
+/// With this many replies waiting for their time, no more requests are read.
+const WAITING_MAX: usize = 10_000;
 /// A buffer that grew past this is given back once empty.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
@@ -81,7 +83,8 @@ impl Served {
             if self.flush().is_err() {
                 return Next::Drop;
             }
-            if self.closing || self.out.len() - self.sent > UNSENT_BYTES_MAX {
+            let full = self.out.len() - self.sent > UNSENT_BYTES_MAX || self.waiting.len() >= WAITING_MAX;
+            if self.closing || full {
                 break;
             }
             match self.stream.read(scratch) {
