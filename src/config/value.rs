@@ -115,10 +115,9 @@ fn texts(items: &[Spanned<DeValue<'_>>], env: Env<'_>) -> Result<Plain, Wrong> {
     let mut list = Vec::with_capacity(items.len());
     for item in items {
         let at = item.span().start;
-        let DeValue::String(typed) = item.get_ref() else {
-            return Err(Wrong { at, text: "must be a text in quotes".to_owned() });
-        };
-        let text = expand(typed, env).map_err(|text| Wrong { at, text })?.into_owned();
+        let wrong = |text: String| Wrong { at, text };
+        let DeValue::String(typed) = item.get_ref() else { return Err(wrong(wants(Kind::Text))) };
+        let text = expand(typed, env).map_err(wrong)?.into_owned();
         list.push(Text { at, text });
     }
     Ok(Plain::Texts(list))
