@@ -18,11 +18,18 @@ impl<'t> View<'t> {
             }
         }
         for key in self.keys {
-            if let (Lit::Required(example), None) = (key.default, self.value(key.name)) {
+            if let (Lit::Required(example), false) = (key.default, self.typed(key.name) || self.misspelled(key.name)) {
                 let text = format!("is missing; write it, like {} = {example}", key.name);
                 faults.missing(self.at, self.path_of(key.name), text);
             }
         }
+    }
+
+    /// Whether an unknown key stands here that was probably meant to be this one, so that the one fault is enough.
+    pub(super) fn misspelled(&self, name: &str) -> bool {
+        let unknown = |typed: &str| self.keys.iter().all(|known| known.name != typed);
+        let mut typed = self.table.into_iter().flatten().map(|(key, _)| key.get_ref().as_ref());
+        typed.any(|typed| unknown(typed) && nearest(typed, self.keys.iter().map(|key| key.name)) == Some(name))
     }
 
     fn unknown(&self, key: &Spanned<Cow<'_, str>>, faults: &mut Faults<'_>) {
@@ -35,7 +42,8 @@ impl<'t> View<'t> {
         let text = match nearest(typed, self.keys.iter().map(|key| key.name)) {
             Some(near) => format!("unknown key {shown}; did you mean `{near}`?"),
             None => {
-                let known: Vec<&str> = self.keys.iter().map(|key| key.name).collect();
+                let built = self.keys.iter().filter(|key| matches!(key.built, Built::Yes));
+                let known: Vec<&str> = built.map(|key| key.name).collect();
                 format!("unknown key {shown}; known here: {}", known.join(", "))
             }
         };
@@ -60,8 +68,8 @@ impl<'t> View<'t> {
                 self.check_tables(key, items, faults);
                 Plain::Unused
             }
-            (Kind::Tables(_), DeValue::Table(_)) => {
-                let text = format!("there may be several; write it in double brackets: [[{}]]", key.name);
+            (Kind::Tables(_), _) => {
+                let text = format!("must be written in double brackets: [[{}]]", header(&path));
                 return faults.fault(at, path, text);
             }
             (Kind::Targets(keys), DeValue::Array(items)) => {
@@ -118,7 +126,9 @@ impl<'t> View<'t> {
 
     fn check_tables(&self, key: &'static Key, items: &[Spanned<DeValue<'t>>], faults: &mut Faults<'_>) {
         for item in items.iter().filter(|item| !matches!(item.get_ref(), DeValue::Table(_))) {
-            faults.fault(item.span().start, self.path_of(key.name), wants(key.kind));
+            let path = self.path_of(key.name);
+            let text = format!("must hold tables only; write each as [[{}]]", header(&path));
+            faults.fault(item.span().start, path, text);
         }
         for view in self.tables(key.name) {
             view.check(faults);
@@ -158,6 +168,11 @@ impl<'t> View<'t> {
     }
 }
 
+/// A path as a header names it: `gateway.route` for `gateway[eth].route`.
+fn header(path: &str) -> String {
+    path.split('[').map(|part| part.split_once(']').map_or(part, |(_, after)| after)).collect()
+}
+
 /// A stated value as it would be typed.
 pub(super) fn shown(lit: Lit) -> String {
     match lit {
@@ -173,7 +188,7 @@ pub(super) fn shown(lit: Lit) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::resolve::probe::{faulty, read, sound, with};
+    use super::super::resolve::probe::{SOUND, faulty, read, sound, with};
 
     #[test]
     fn an_unknown_key_is_refused_with_the_nearest_known_one() {
@@ -270,7 +285,7 @@ mod tests {
             &["must be true or false", "without quotes"],
         );
         faulty(&with("enabled = true", "warm = «\"0\""), "endpoint[geth-1].warm", &["whole number"]);
-        faulty(&with("shards = 2", "trusted_proxies = «\"\""), "server.trusted_proxies", &["list of texts"]);
+        faulty(&with("shards = 2", "trusted_proxies = «\"\""), "server.trusted_proxies", &["must be a list"]);
         faulty(&with("shards = 2", "[circuit]\nfailure_ratio = «2.0"), "circuit.failure_ratio", &["from 0 to 1"]);
     }
 
@@ -293,7 +308,7 @@ mod tests {
             ("header_timeout = «10", "header_timeout", "\"250ms\""),
             ("idle_timeout = «\"9000h\"", "idle_timeout", "at most a year"),
             ("metrics_public = «1", "metrics_public", "true or false"),
-            ("listen = «\"127.0.0.1:1\"", "listen", "list of texts"),
+            ("listen = «\"127.0.0.1:1\"", "listen", "must be a list"),
             ("listen = [«1]", "listen[0]", "text in quotes"),
             ("driver = «\"iouring\"", "driver", "did you mean \"io_uring\"?"),
             ("driver = «\"kqueue\"", "driver", "\"auto\", \"io_uring\" or \"epoll\""),
@@ -333,7 +348,7 @@ mod tests {
             assert!(text.lines().nth(found[0].line - 1).is_some_and(|line| line.starts_with("[[")), "{found:?}");
         }
         for key in ["chain = \"ethereum\"", "network = \"mainnet\""] {
-            let text = super::super::resolve::probe::SOUND.replacen(key, "", 1);
+            let text = SOUND.replacen(key, "", 1);
             assert!(read(&text).faults.iter().any(|fault| fault.text.contains(&format!("like {key}"))));
         }
     }
@@ -344,5 +359,22 @@ mod tests {
         faulty(&one, "server", &["write [server] once"]);
         let text = "«[gateway]\nid = \"a\"\n";
         faulty(text, "gateway", &["double brackets: [[gateway]]"]);
+        faulty("gateway = «3", "gateway", &["double brackets: [[gateway]]"]);
+        faulty("gateway = [«3]", "gateway", &["write each as [[gateway]]"]);
+        let text = with("[[gateway.route]]\nid = \"heavy\"", "").split("[[gateway.route]]").next().map(str::to_owned);
+        let one = format!("{}«[gateway.route]\nid = \"default\"", text.expect("before"));
+        faulty(&one, "gateway[eth].route", &["double brackets: [[gateway.route]]"]);
+        faulty(&with("shards = 2", "listen = «\"127.0.0.1:1\""), "server.listen", &["in brackets, like [\"a\"]"]);
+    }
+
+    #[test]
+    fn a_misspelled_key_is_one_fault_and_not_a_missing_one_too() {
+        faulty(&with("url = \"http://10.0.0.1:8545\"", "«ulr = \"http://h\""), "endpoint[geth-1].ulr", &["`url`"]);
+        let routes = SOUND.replace("[[gateway.route]]", "[[gateway.routes]]").replacen(".routes", ".«routes", 1);
+        faulty(&routes, "gateway[eth].routes", &["did you mean `route`?"]);
+        let gateways = SOUND.replacen("[[gateway", "[[«gatway", 1).replace("[[gateway", "[[gatway");
+        faulty(&gateways, "gatway", &["did you mean `gateway`?"]);
+        let endpoints = SOUND.replacen("[[endpoint", "[[«endpont", 1).replace("[[endpoint", "[[endpont");
+        faulty(&endpoints, "endpont", &["did you mean `endpoint`?"]);
     }
 }

@@ -48,12 +48,15 @@ pub(super) struct Endpoints {
     /// Those without a fault: all of them, in the order of the file, if the file has none.
     pub(super) valid: Vec<Endpoint>,
     by_id: HashMap<String, EndpointIx>,
+    /// Some could not be read at all, which is reported: an id that is not here may be one of them.
+    pub(super) unsure: bool,
 }
 
 impl Endpoints {
     /// Reads all Endpoints.
     pub(super) fn read(top: &View<'_>, base: CircuitRule, faults: &mut Faults<'_>) -> Endpoints {
-        let mut endpoints = Endpoints::default();
+        let no_list = top.typed("endpoint") && top.length("endpoint").is_none();
+        let mut endpoints = Endpoints { unsure: no_list || top.misspelled("endpoint"), ..Endpoints::default() };
         let mut lines: HashMap<String, usize> = HashMap::new();
         for view in top.tables("endpoint") {
             let Ok(ix) = u16::try_from(endpoints.typed.len()) else {

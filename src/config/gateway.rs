@@ -45,7 +45,7 @@ pub(super) fn gateways(top: &View<'_>, context: &Context<'_>, faults: &mut Fault
         gateways.push(gateway(&view, &place, &families, context, faults));
         places.push(place);
     }
-    if gateways.is_empty() && !top.typed("gateway") {
+    if gateways.is_empty() && !top.typed("gateway") && !top.misspelled("gateway") {
         faults.missing(0, "gateway", "there is none, so every request gets 404; write a [[gateway]]");
     }
     shared_places(&places, faults);
@@ -118,7 +118,7 @@ fn routes(
     if default.is_none() {
         // A Route whose `methods` are wrong may be the one that is missed.
         let no_list = view.typed("route") && view.length("route").is_none();
-        let unsure = no_list || view.tables("route").iter().any(|of| of.wrong("methods"));
+        let unsure = no_list || view.misspelled("route") || view.tables("route").iter().any(|of| of.wrong("methods"));
         if !unsure {
             let text = "has no default Route; write one [[gateway.route]] without `methods`, for all that no other Route names";
             faults.missing(view.at, view.path_of("route"), text);
@@ -291,9 +291,9 @@ mod tests {
         let none = &SOUND[..SOUND.find("[[gateway.route]]").expect("a Route")];
         faulty(&none.replace("[[gateway]]", "«[[gateway]]"), "gateway[eth].route", &says);
         let no_list = none.replace("path = \"/eth\"", "path = \"/eth\"\nroute = «3");
-        faulty(&no_list, "gateway[eth].route", &["array of tables"]);
+        faulty(&no_list, "gateway[eth].route", &["[[gateway.route]]"]);
         let unsure = with("id = \"default\"", "id = \"default\"\nmethods = «7");
-        faulty(&unsure, "gateway[eth].route[default].methods", &["list of texts"]);
+        faulty(&unsure, "gateway[eth].route[default].methods", &["must be a list"]);
     }
 
     #[test]
