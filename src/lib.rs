@@ -64,6 +64,7 @@ pub mod shared {
 
 /// Rank 1. The configuration file: what was typed, and what it means.
 pub mod config {
+    mod check;
     mod endpoint;
     pub mod fault;
     mod file;
