@@ -389,3 +389,125 @@ impl Listener {
         Watch::new(self.0.as_raw_fd())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    /// Runs a test on both drivers, with deadlines looked after.
+    fn on_both<F: Future<Output = ()> + 'static>(test: impl Fn() -> F) {
+        for ring in [Ring::io_uring(), Ring::epoll()] {
+            let mut ring = ring.expect("both drivers are to be had where tests run");
+            ring.block_on(async {
+                let done = Rc::new(Cell::new(false));
+                let (seen, body) = (done.clone(), test());
+                spawn(
+                    async move {
+                        body.await;
+                        done.set(true);
+                    },
+                    || {},
+                );
+                let until_ns = now() + 10_000 * MS;
+                tick(|now_ns| !seen.get() && now_ns < until_ns).await;
+                assert!(seen.get(), "the test's task did not come to its end");
+            });
+        }
+    }
+
+    fn pair() -> (std::net::TcpListener, SocketAddr) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
+    #[test]
+    fn a_deadline_ends_a_read_not_early_and_not_for_the_other_direction() {
+        on_both(|| async {
+            let (listener, address) = pair();
+            let mut stream = Stream::connect(address, 1_000 * MS).await.unwrap();
+            let (mut peer, _) = listener.accept().unwrap();
+            let begun_ns = now();
+            stream.arm(begun_ns + 50 * MS, Cut::Read, begun_ns);
+            let (read, buf) = stream.read(Vec::with_capacity(16)).await;
+            assert_eq!((read.unwrap(), buf.len()), (0, 0));
+            assert!(stream.expired());
+            assert!(now() >= begun_ns + 50 * MS, "never early");
+            let (wrote, _) = stream.write(b"late".to_vec(), 0, 4, None).await;
+            assert_eq!(wrote, Ok(()));
+            let mut heard = [0; 4];
+            peer.read_exact(&mut heard).unwrap();
+            assert_eq!(&heard, b"late");
+        });
+    }
+
+    #[test]
+    fn an_earlier_deadline_overtakes_a_later_one_and_a_disarmed_one_never_fires() {
+        on_both(|| async {
+            let (listener, address) = pair();
+            let mut stream = Stream::connect(address, 1_000 * MS).await.unwrap();
+            let (mut peer, _) = listener.accept().unwrap();
+            let begun_ns = now();
+            stream.arm(begun_ns + 30 * MS, Cut::Both, begun_ns);
+            stream.disarm();
+            sleep(80 * MS).await;
+            peer.write_all(b"x").unwrap();
+            let (read, _) = stream.read(Vec::with_capacity(16)).await;
+            assert_eq!((read.unwrap(), stream.expired()), (1, false));
+            let begun_ns = now();
+            stream.arm(begun_ns + 60_000 * MS, Cut::Both, begun_ns);
+            stream.arm(begun_ns + 40 * MS, Cut::Both, begun_ns);
+            let (read, _) = stream.read(Vec::with_capacity(16)).await;
+            assert!(matches!(read, Ok(0) | Err(_)) && stream.expired());
+            assert!(now() < begun_ns + 10_000 * MS);
+        });
+    }
+
+    #[test]
+    fn a_deadline_ends_a_write_that_nobody_reads() {
+        on_both(|| async {
+            let (listener, address) = pair();
+            let mut stream = Stream::connect(address, 1_000 * MS).await.unwrap();
+            let (_peer, _) = listener.accept().unwrap();
+            let now_ns = now();
+            stream.arm(now_ns + 50 * MS, Cut::Both, now_ns);
+            let length = 64 << 20;
+            let (wrote, _) = stream.write(vec![0; length], 0, length, None).await;
+            assert!(wrote.is_err_and(|broke| broke.taken > 0) && stream.expired());
+        });
+    }
+
+    #[test]
+    fn a_panic_costs_its_own_task_and_nothing_else() {
+        on_both(|| async {
+            let told = Rc::new(Cell::new(0));
+            for _ in 0..3 {
+                let told = told.clone();
+                spawn(async { panic!("planted: this test wants a task that panics") }, move || told.set(told.get() + 1));
+            }
+            while told.get() < 3 {
+                sleep(MS).await;
+            }
+        });
+    }
+
+    #[test]
+    fn a_connection_that_spoke_or_closed_is_not_quiet() {
+        on_both(|| async {
+            let (listener, address) = pair();
+            let stream = Stream::connect(address, 1_000 * MS).await.unwrap();
+            let (mut peer, _) = listener.accept().unwrap();
+            assert!(stream.is_quiet());
+            peer.write_all(b"unasked").unwrap();
+            while stream.is_quiet() {
+                sleep(MS).await;
+            }
+            let other = Stream::connect(address, 1_000 * MS).await.unwrap();
+            drop(listener.accept().unwrap());
+            while other.is_quiet() {
+                sleep(MS).await;
+            }
+        });
+    }
+}
