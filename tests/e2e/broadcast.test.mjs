@@ -9,20 +9,28 @@ import { foundry } from 'viem/chains';
 import { KEYS } from './harness/anvil.mjs';
 import { ask, call } from './harness/rpc.mjs';
 import { stand } from './harness/stand.mjs';
+import { until } from './harness/wait.mjs';
 
 const account = privateKeyToAccount(KEYS[0]);
 const TO = '0x00000000000000000000000000000000000a11ce';
 
 let it;
-beforeEach(async () => { it = await stand(); });
+beforeEach(async () => {
+  it = undefined;
+  it = await stand();
+});
 afterEach(() => it?.close());
 
 /** The account's nonce at the node itself, pending transactions included. */
 const nonce = async () =>
   Number(await ask(it.anvil.url, 'eth_getTransactionCount', [account.address, 'pending']));
 
-/** The transactions of `account` in all blocks, asked at the node itself. */
+/** The transactions of `account` in all blocks once the node has mined what it holds, asked at the node itself. */
 async function onChain() {
+  await until('an empty pool', async () => {
+    const { pending, queued } = await ask(it.anvil.url, 'txpool_status');
+    return Number(pending) + Number(queued) === 0;
+  });
   const height = Number(await ask(it.anvil.url, 'eth_blockNumber'));
   const found = [];
   for (let n = 1; n <= height; n += 1) {

@@ -19,19 +19,29 @@ let chain, fronts, ringway;
 const hashes = [];
 const transactions = [];
 
+const below = () => Promise.all([...fronts.map((front) => front.close()), chain.stop()]);
+
 before(async () => {
   chain = await lockstep(2);
   fronts = await Promise.all(chain.nodes.map((node) => Front.before(node.port)));
-  ringway = await startRingway({
-    endpoints: { x: fronts[0].url, y: fronts[1].url },
-    route: { strategy: 'weighted', targets: [{ endpoint: 'x', weight: 3 }, { endpoint: 'y', weight: 1 }] },
-  });
+  try {
+    ringway = await startRingway({
+      endpoints: { x: fronts[0].url, y: fronts[1].url },
+      route: { strategy: 'weighted', targets: [{ endpoint: 'x', weight: 3 }, { endpoint: 'y', weight: 1 }] },
+    });
+  } catch (error) {
+    await below();
+    throw error;
+  }
 });
 after(async () => {
-  await ringway?.stop();
-  await Promise.all((fronts ?? []).map((front) => front.close()));
-  await chain?.stop();
-  assert.deepEqual((fronts ?? []).flatMap((front) => front.faults), []);
+  if (!ringway) return;
+  try {
+    await ringway.stop();
+  } finally {
+    await below();
+  }
+  assert.deepEqual(fronts.flatMap((front) => front.faults), []);
 });
 
 const sign = (nonce, body) =>

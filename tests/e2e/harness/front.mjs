@@ -3,6 +3,7 @@
 // along, so that a test can count what arrived.
 
 import net from 'node:net';
+import { listen } from './ports.mjs';
 
 /**
  * Follows the requests in a byte stream. Ringway frames every upstream request with an exact
@@ -53,10 +54,10 @@ export class Front {
     this.#target = targetPort;
   }
 
-  /** A front that listens on a port which the kernel chose. */
+  /** A front on a port of its own. */
   static async before(targetPort) {
     const front = new Front(targetPort);
-    await front.#listen(0);
+    await front.#listen();
     return front;
   }
 
@@ -69,15 +70,10 @@ export class Front {
     return this.seen.get(method) ?? 0;
   }
 
-  #listen(port) {
-    return new Promise((resolve, reject) => {
-      this.#server = net.createServer({ noDelay: true }, (caller) => this.#accept(caller));
-      this.#server.once('error', reject);
-      this.#server.listen(port, '127.0.0.1', () => {
-        this.port = this.#server.address().port;
-        resolve();
-      });
-    });
+  async #listen(port) {
+    const create = () => net.createServer({ noDelay: true }, (caller) => this.#accept(caller));
+    this.#server = await listen(create, port);
+    this.port = this.#server.address().port;
   }
 
   #accept(caller) {

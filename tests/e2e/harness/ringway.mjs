@@ -1,30 +1,15 @@
 // The gateway under test: a configuration written for one test, and the real binary that serves it.
 
 import { writeFileSync } from 'node:fs';
-import net from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { outFile, start } from './child.mjs';
+import { freePorts } from './ports.mjs';
 import { get } from './rpc.mjs';
 import { until } from './wait.mjs';
 
 const BINARY =
   process.env.RINGWAY_BIN ?? fileURLToPath(new URL('../../../target/release/ringway', import.meta.url));
 export const DRIVER = process.env.E2E_DRIVER ?? 'io_uring';
-
-async function freePorts(count) {
-  const servers = await Promise.all(
-    Array.from({ length: count }, () => {
-      const server = net.createServer();
-      return new Promise((resolve, reject) => {
-        server.once('error', reject);
-        server.listen(0, '127.0.0.1', () => resolve(server));
-      });
-    }),
-  );
-  const ports = servers.map((server) => server.address().port);
-  await Promise.all(servers.map((server) => new Promise((resolve) => server.close(resolve))));
-  return ports;
-}
 
 const toml = (value) =>
   Array.isArray(value)

@@ -10,14 +10,21 @@ import { startRingway } from './ringway.mjs';
 /** With E2E_DIRECT=1 clients talk to front A without a gateway: it tells a fault of a test from one of Ringway. */
 export const DIRECT = process.env.E2E_DIRECT === '1';
 
-/** Builds set (a); `setup` goes to `startRingway`. */
+/** Builds set (a); `setup` goes to `startRingway`. What is up already goes down again if the rest fails. */
 export async function stand(setup = {}) {
-  const anvil = await startAnvil(setup.anvil);
+  const anvil = await startAnvil();
   const a = await Front.before(anvil.port);
   const b = await Front.before(anvil.port);
-  const ringway = DIRECT
-    ? { url: a.url, stop: async () => {} }
-    : await startRingway({ endpoints: { a: a.url, b: b.url }, ...setup });
+  const below = () => Promise.all([a.close(), b.close(), anvil.stop()]);
+  let ringway = { url: a.url, stop: async () => {} };
+  if (!DIRECT) {
+    try {
+      ringway = await startRingway({ endpoints: { a: a.url, b: b.url }, ...setup });
+    } catch (error) {
+      await below();
+      throw error;
+    }
+  }
   return {
     anvil,
     a,
@@ -26,8 +33,11 @@ export async function stand(setup = {}) {
     url: ringway.url,
     /** Ends everything; a request that a front could not read fails the test here. */
     async close() {
-      await ringway.stop();
-      await Promise.all([a.close(), b.close(), anvil.stop()]);
+      try {
+        await ringway.stop();
+      } finally {
+        await below();
+      }
       const faults = [...a.faults, ...b.faults];
       if (faults.length > 0) throw new Error(`fronts could not read: ${faults.join('; ')}`);
     },
