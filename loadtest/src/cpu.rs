@@ -72,8 +72,7 @@ impl Snapshot {
                 Ok(text) => {
                     self.threads.insert((pid, tid), run(&text).ok_or_else(|| unreadable("schedstat"))?);
                 }
-                // The thread ended while we looked.
-                Err(error) if matches!(error.kind(), ErrorKind::NotFound) => {}
+                Err(error) if is_gone(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -83,6 +82,11 @@ impl Snapshot {
         self.system_ticks += system;
         Ok(())
     }
+}
+
+/// The thread ended while we looked: before its file was opened, or between that and reading it.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
 fn unreadable(file: &str) -> io::Error {
@@ -150,6 +154,21 @@ mod tests {
     fn a_name_with_brackets_and_blanks_is_skipped() {
         let stat = "7 (a) b) (c) S 1 7 7 0 -1 4194560 1 2 3 4 55 66 0 0 20 0 1 0";
         assert_eq!(ticks(stat), Some((55, 66)));
+    }
+
+    #[test]
+    fn threads_may_end_while_they_are_looked_at() {
+        let (stop, stopped) = channel::<()>();
+        let churn = thread::spawn(move || {
+            while stopped.try_recv().is_err() {
+                thread::spawn(|| {}).join().unwrap();
+            }
+        });
+        for _ in 0..2000 {
+            Snapshot::of(&[process::id()]).unwrap();
+        }
+        stop.send(()).unwrap();
+        churn.join().unwrap();
     }
 
     #[test]
