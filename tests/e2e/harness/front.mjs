@@ -33,6 +33,15 @@ class RequestReader {
 /** The method names in a request body, a batch's in order. */
 const methodsIn = (body) => [JSON.parse(body)].flat().map((call) => call.method);
 
+/**
+ * Ends a connection with RST. A socket that is just shutting down cannot be reset: Node would mark it
+ * destroyed, leave its handle open, and spin on it until the process ends.
+ */
+function reset(socket) {
+  if (socket.writableEnded) socket.destroy();
+  else socket.resetAndDestroy();
+}
+
 export class Front {
   #server = null;
   #pairs = new Set();
@@ -105,11 +114,11 @@ export class Front {
     caller.on('end', () => node.end());
     node.on('data', (bytes) => {
       // The first byte of the answer proves that the node has acted; that is when the front dies.
-      if (pair.drop) return void caller.resetAndDestroy();
+      if (pair.drop) return void reset(caller);
       if (this.#delay === 0) return void caller.write(bytes);
       setTimeout(() => caller.destroyed || caller.write(bytes), this.#delay);
     });
-    node.on('error', () => caller.resetAndDestroy());
+    node.on('error', () => reset(caller));
     node.on('close', () => caller.destroy());
   }
 
@@ -122,7 +131,7 @@ export class Front {
   }
 
   #resetAll() {
-    for (const { caller } of this.#pairs) caller.resetAndDestroy();
+    for (const { caller } of this.#pairs) reset(caller);
   }
 
   /** Closes the listener and resets every connection: the node's machine lost its process. */
