@@ -4,6 +4,7 @@ use crate::logic::call::Id;
 use crate::logic::fault::{Fault, HttpFault};
 use crate::logic::snapshot::{GatewayIx, Server};
 use crate::logic::units::{Nanos, SECOND};
+use crate::net::buffers::SMALLEST;
 use crate::net::exchange::{self, Context};
 use crate::net::reply::{self, BatchReply, Frame, Reply};
 use crate::net::ring::{self, Cut, Stream};
@@ -24,8 +25,6 @@ const DRAINED_BODY_MAX: u64 = 64 << 10;
 /// in a reset (RFC 9112, 9.6).
 const LINGER_NS: Nanos = SECOND;
 const LINGER_BYTES: usize = 1 << 20;
-/// An idle connection keeps a buffer of at most this size.
-const IDLE_BUFFER_MAX: usize = 4 << 10;
 
 /// Serves a client until either side has had enough.
 pub async fn serve(shard: Rc<Shard>, stream: Stream) {
@@ -78,17 +77,17 @@ impl Connection {
         let ask = match self.head(&current).await {
             Ok(Some(ask)) => ask,
             Ok(None) => return Next::Close,
-            Err(fault) => return self.hang_up(fault, true).await,
+            Err(fault) => return Box::pin(self.hang_up(fault, true)).await,
         };
         if let Want::Nothing(fault) = ask.want
             && (ask.expect_continue || !is_short(ask.framing))
         {
-            return self.hang_up(fault, ask.http11).await;
+            return Box::pin(self.hang_up(fault, ask.http11)).await;
         }
         let (body, next) = match self.body(current.server(), &ask).await {
             Ok(Some(body)) => body,
             Ok(None) => return Next::Close,
-            Err(fault) => return self.hang_up(fault, ask.http11).await,
+            Err(fault) => return Box::pin(self.hang_up(fault, ask.http11)).await,
         };
         self.now_ns = ring::now();
         // Nothing is awaited from the client now: an old deadline must not cut it while a node thinks.
@@ -96,7 +95,7 @@ impl Connection {
         let mut frame = Frame { keep_alive: ask.keep_alive && !self.shard.draining.get(), http11: ask.http11 };
         let reply = self.answer(&current, &ask, body, &mut frame).await;
         if !self.write(current.server(), reply).await || !frame.keep_alive {
-            self.linger().await;
+            Box::pin(self.linger()).await;
             return Next::Close;
         }
         self.consume(next);
@@ -194,7 +193,7 @@ impl Connection {
         if !complete {
             let now_ns = ring::now();
             self.stream.arm(now_ns + server.body_timeout_ns, Cut::Read, now_ns);
-            if ask.expect_continue && here == 0 && !self.say_continue(server).await {
+            if ask.expect_continue && here == 0 && !Box::pin(self.say_continue(server)).await {
                 return Ok(None);
             }
         }
@@ -218,7 +217,7 @@ impl Connection {
         while self.buf.len() < end {
             // Doubling instead of trusting the announced length: memory follows what really arrives.
             let missing = end - self.buf.len();
-            if !self.read(missing.min(self.buf.len().max(IDLE_BUFFER_MAX))).await {
+            if !self.read(missing.min(self.buf.len().max(SMALLEST))).await {
                 return self.gone();
             }
         }
@@ -303,7 +302,7 @@ impl Connection {
     fn consume(&mut self, next: usize) {
         self.now_ns = ring::now();
         let rest = self.buf.len() - next;
-        if rest == 0 && self.buf.capacity() > IDLE_BUFFER_MAX {
+        if rest == 0 && self.buf.capacity() > SMALLEST {
             let small = self.shard.buffers.take(0);
             self.shard.buffers.give(std::mem::replace(&mut self.buf, small));
             return;
@@ -383,4 +382,19 @@ async fn batch(context: Context<'_>, batch: Batch<'_>, frame: &mut Frame) -> Rep
     }
     frame.keep_alive &= !context.shard.draining.get();
     replies.finish(*frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_task<A, B, F>(_: impl Fn(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        let task = size_of_task(serve);
+        assert!(task <= 3 << 10, "the task of a connection takes {task} bytes");
+    }
 }

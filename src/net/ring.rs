@@ -103,11 +103,12 @@ pub fn pin(cpu: usize) -> bool {
 
 /// Runs a task on this shard; a panic in it ends it, tells `on_panic`, and costs nobody else anything.
 pub fn spawn(task: impl Future<Output = ()> + 'static, on_panic: impl FnOnce() + 'static) {
-    monoio::spawn(async move {
-        if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+    // Combinators and no async block: a block would hold the task twice, as what it captured and as what it awaits.
+    monoio::spawn(AssertUnwindSafe(task).catch_unwind().map(move |ended| {
+        if ended.is_err() {
             on_panic();
         }
-    });
+    }));
 }
 
 /// Waits.
@@ -484,7 +485,9 @@ mod tests {
             let told = Rc::new(Cell::new(0));
             for _ in 0..3 {
                 let told = told.clone();
-                spawn(async { panic!("planted: this test wants a task that panics") }, move || told.set(told.get() + 1));
+                spawn(async { panic!("planted: this test wants a task that panics") }, move || {
+                    told.set(told.get() + 1)
+                });
             }
             while told.get() < 3 {
                 sleep(MS).await;

@@ -25,6 +25,8 @@ use std::rc::Rc;
 const HEAD_LIMITS: HeadLimits = HeadLimits { bytes: 64 << 10, headers: HEADERS_MAX };
 /// Interim (1xx) responses that are skipped before one answer.
 const INTERIM_MAX: usize = 8;
+/// First room for a response, with what stands in front of it: most come whole in one read.
+const SMALL_RESPONSE: usize = 4 << 10;
 /// A body of a declared length up to this is given its whole buffer at once; a longer one must arrive first.
 const TRUSTED_LENGTH: usize = 1 << 20;
 
@@ -149,7 +151,8 @@ async fn checkout(
             return Ok(lease);
         }
         if let Some(slot) = pool.reserve() {
-            let stream = connect(place, until_ns, *now_ns).await?;
+            // Boxed, like every wait that is rare: its state would make each connection's task larger.
+            let stream = Box::pin(connect(place, until_ns, *now_ns)).await?;
             *now_ns = ring::now();
             return Ok(slot.fill(stream, *now_ns, place.cells));
         }
@@ -158,7 +161,7 @@ async fn checkout(
             continue;
         }
         let left_ns = queue_until_ns.saturating_sub(*now_ns);
-        if left_ns == 0 || ring::within(left_ns, pool.freed_one()).await.is_none() {
+        if left_ns == 0 || Box::pin(ring::within(left_ns, pool.freed_one())).await.is_none() {
             return Err(Reason::QueueTimeout);
         }
         *now_ns = ring::now();
@@ -224,7 +227,7 @@ async fn converse(
             return Err(Lost { reason, sent: broke.taken > 0, stale: !stream.expired() });
         }
     };
-    let mut reader = Reader { place, stream, buf: place.buffers.take(HEADROOM * 2) };
+    let mut reader = Reader { place, stream, buf: place.buffers.take(SMALL_RESPONSE) };
     reader.buf.resize(HEADROOM, 0);
     match reader.response().await {
         Ok((incoming, keep)) => Ok((incoming, keep && whole)),
