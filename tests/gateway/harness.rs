@@ -129,9 +129,7 @@ impl Setup {
         let endpoints: String = self
             .endpoints
             .iter()
-            .map(|(id, own)| {
-                format!("[[endpoint]]\nid = \"{id}\"\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n{own}")
-            })
+            .map(|(id, own)| format!("[[endpoint]]\nid = \"{id}\"\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n{own}"))
             .collect();
         format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\nshards = {}\ndriver = \"{driver}\"\n{}\n\
@@ -208,7 +206,8 @@ impl Gateway {
             panic!("the gateway did not start:\n{}\n{config}", log.text());
         };
         let line: serde_json::Value = serde_json::from_str(&line).unwrap();
-        let address = |key: &str| line[key].as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{line}"));
+        let address =
+            |key: &str| line[key].as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{line}"));
         Gateway { child, listen: address("listen"), admin: address("admin"), log, folder, over: false }
     }
 
@@ -240,16 +239,17 @@ impl Gateway {
     /// `GET` on the admin port.
     #[track_caller]
     pub fn admin_get(&self, target: &str, headers: &[&str]) -> Response {
+        let host = if headers.iter().any(|field| field.starts_with("Host:")) { "" } else { "Host: localhost\r\n" };
         let fields: String = headers.iter().map(|field| format!("{field}\r\n")).collect();
         let mut client = Client::connect(self.admin);
-        client.send(format!("GET {target} HTTP/1.1\r\n{fields}\r\n"));
+        client.send(format!("GET {target} HTTP/1.1\r\n{host}{fields}\r\n"));
         client.response()
     }
 
     /// All metrics as of now.
     #[track_caller]
     pub fn metrics(&self) -> Metrics {
-        let page = self.admin_get("/metrics", &["Host: localhost"]);
+        let page = self.admin_get("/metrics", &[]);
         assert_eq!(page.status, 200, "{page:?}");
         Metrics::parse(&page.body)
     }
@@ -263,7 +263,7 @@ impl Gateway {
             if done(&metrics) {
                 return metrics;
             }
-            assert!(Instant::now() < until, "waited in vain for {what}: {:#?}", metrics.0);
+            assert!(Instant::now() < until, "waited in vain for {what}: {:#?}", metrics.told());
             std::thread::yield_now();
         }
     }
@@ -326,6 +326,12 @@ impl Metrics {
             (name.to_owned(), value.parse().unwrap_or_else(|_| panic!("{line}")))
         };
         Metrics(lines.map(pair).collect())
+    }
+
+    /// What is worth reading in a failure.
+    fn told(&self) -> Vec<String> {
+        let lines = self.0.iter().filter(|(line, value)| **value != 0.0 && !line.contains("_bucket"));
+        lines.map(|(line, value)| format!("{line} {value}")).collect()
     }
 
     /// The sum over all lines of this name whose labels hold all of these.

@@ -280,7 +280,8 @@ fn attempts_are_bounded_by_the_lower_of_route_and_deployment() {
         let answer = gateway.post_to(path, super::harness::call_body("1", "eth_call", "[]"));
         answer.assert_fault(502, "1", -32052);
         assert_eq!(answer.attempts(), attempts as u64, "{path}");
-        let sent: Vec<usize> = upstreams.iter().zip(before).map(|(upstream, before)| upstream.count() - before).collect();
+        let sent: Vec<usize> =
+            upstreams.iter().zip(before).map(|(upstream, before)| upstream.count() - before).collect();
         let expected: Vec<usize> = (0..5).map(|at| usize::from(at < attempts)).collect();
         assert_eq!(sent, expected, "{path}: in order, none twice");
     }
