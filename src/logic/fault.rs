@@ -148,8 +148,8 @@ pub enum HttpFault {
     BadRequest(&'static str),
     /// 404.
     NotFound,
-    /// 405, with `Allow`.
-    MethodNotAllowed,
+    /// 405, with these methods in `Allow`.
+    MethodNotAllowed(&'static str),
     /// 408: the head or the body took too long.
     Timeout,
     /// 413.
@@ -170,7 +170,7 @@ impl HttpFault {
         match self {
             HttpFault::BadRequest(_) => 400,
             HttpFault::NotFound => 404,
-            HttpFault::MethodNotAllowed => 405,
+            HttpFault::MethodNotAllowed(_) => 405,
             HttpFault::Timeout => 408,
             HttpFault::BodyTooLarge => 413,
             HttpFault::Unsupported(_) => 415,
@@ -271,7 +271,7 @@ impl Fault {
             Fault::InvalidRequest(_) => "Invalid request",
             Fault::Http(HttpFault::BadRequest(_)) => "Bad HTTP request",
             Fault::Http(HttpFault::NotFound) => "No Gateway on this path",
-            Fault::Http(HttpFault::MethodNotAllowed) => "HTTP method not allowed: use POST",
+            Fault::Http(HttpFault::MethodNotAllowed(_)) => "HTTP method not allowed: see Allow",
             Fault::Http(HttpFault::Timeout) => "The request took too long to arrive",
             Fault::Http(HttpFault::BodyTooLarge) => "Request body over max_request_bytes",
             Fault::Http(HttpFault::Unsupported(_)) => "Unsupported media type",

@@ -27,8 +27,7 @@ const LINGER_NS: Nanos = SECOND;
 const LINGER_BYTES: usize = 1 << 20;
 
 /// Serves a client until either side has had enough.
-pub async fn serve(shard: Rc<Shard>, stream: Stream) {
-    let presence = shard.enter(stream.watch());
+pub async fn serve(shard: Rc<Shard>, stream: Stream, presence: Presence) {
     let buf = shard.buffers.take(0);
     let mut connection = Connection { shard, stream, presence, buf, now_ns: ring::now() };
     while let Next::Request = connection.request().await {}
@@ -55,7 +54,7 @@ enum Next {
 #[derive(Clone, Copy)]
 enum Want {
     Call(GatewayIx),
-    Health { head_only: bool },
+    Health,
     Nothing(HttpFault),
 }
 
@@ -66,6 +65,7 @@ struct Ask {
     head_len: usize,
     keep_alive: bool,
     http11: bool,
+    head_only: bool,
     expect_continue: bool,
     traceparent: Option<Range<usize>>,
 }
@@ -77,22 +77,23 @@ impl Connection {
         let ask = match self.head(&current).await {
             Ok(Some(ask)) => ask,
             Ok(None) => return Next::Close,
-            Err(fault) => return Box::pin(self.hang_up(fault, true)).await,
+            Err(fault) => return Box::pin(self.hang_up(fault, true, false)).await,
         };
         if let Want::Nothing(fault) = ask.want
             && (ask.expect_continue || !is_short(ask.framing))
         {
-            return Box::pin(self.hang_up(fault, ask.http11)).await;
+            return Box::pin(self.hang_up(fault, ask.http11, ask.head_only)).await;
         }
         let (body, next) = match self.body(current.server(), &ask).await {
             Ok(Some(body)) => body,
             Ok(None) => return Next::Close,
-            Err(fault) => return Box::pin(self.hang_up(fault, ask.http11)).await,
+            Err(fault) => return Box::pin(self.hang_up(fault, ask.http11, ask.head_only)).await,
         };
         self.now_ns = ring::now();
         // Nothing is awaited from the client now: an old deadline must not cut it while a node thinks.
         self.stream.disarm();
-        let mut frame = Frame { keep_alive: ask.keep_alive && !self.shard.draining.get(), http11: ask.http11 };
+        let keep_alive = ask.keep_alive && !self.shard.draining.get();
+        let mut frame = Frame { keep_alive, http11: ask.http11, head_only: ask.head_only };
         let reply = self.answer(&current, &ask, body, &mut frame).await;
         if !self.write(current.server(), reply).await || !frame.keep_alive {
             Box::pin(self.linger()).await;
@@ -117,9 +118,9 @@ impl Connection {
                 };
                 respond(context, &self.buf[body], frame).await
             }
-            Want::Health { head_only } => {
+            Want::Health => {
                 let healthy = self.shard.world.lifecycle.phase() == Phase::Running;
-                reply::health(buffers, *frame, healthy, head_only)
+                reply::health(buffers, *frame, healthy)
             }
             Want::Nothing(fault) => {
                 self.shard.cells(&current.live).refused(fault.status());
@@ -173,6 +174,7 @@ impl Connection {
             head_len: head.head_len,
             keep_alive: head.keep_alive,
             http11: head.http11,
+            head_only: head.verb == Verb::Head,
             expect_continue: head.expect_continue,
             traceparent: head.traceparent.map(place),
         }
@@ -261,7 +263,9 @@ impl Connection {
     }
 
     async fn write(&mut self, server: &Server, reply: Reply) -> bool {
-        self.stream.arm(self.now_ns + server.write_timeout_ns, Cut::Both, self.now_ns);
+        // Read anew: a node may have thought for longer than the client has to take its answer.
+        let now_ns = ring::now();
+        self.stream.arm(now_ns + server.write_timeout_ns, Cut::Both, now_ns);
         let to = reply.buf.len();
         let (wrote, buf) = self.stream.write(reply.buf, reply.from, to, Some(server.write_timeout_ns)).await;
         self.shard.buffers.give(buf);
@@ -269,12 +273,11 @@ impl Connection {
     }
 
     /// Answers a request after which the next one can't be found, and closes.
-    async fn hang_up(&mut self, fault: HttpFault, http11: bool) -> Next {
+    async fn hang_up(&mut self, fault: HttpFault, http11: bool, head_only: bool) -> Next {
         let current = self.shard.current();
         self.shard.cells(&current.live).refused(fault.status());
         self.stream.forgive();
-        self.now_ns = ring::now();
-        let frame = Frame { keep_alive: false, http11 };
+        let frame = Frame { keep_alive: false, http11, head_only };
         let reply = reply::fault(&self.shard.buffers, frame, b"null", Fault::Http(fault), 0);
         if self.write(current.server(), reply).await {
             self.linger().await;
@@ -316,16 +319,15 @@ impl Connection {
 fn want(current: &Current, head: &RequestHead<'_>) -> Want {
     if head.path == "/healthz" {
         return match head.verb {
-            Verb::Get => Want::Health { head_only: false },
-            Verb::Head => Want::Health { head_only: true },
-            _ => Want::Nothing(HttpFault::MethodNotAllowed),
+            Verb::Get | Verb::Head => Want::Health,
+            _ => Want::Nothing(HttpFault::MethodNotAllowed("GET, HEAD")),
         };
     }
     let Some(gateway) = current.entrances.find(head.path, head.host) else {
         return Want::Nothing(HttpFault::NotFound);
     };
     if head.verb != Verb::Post {
-        return Want::Nothing(HttpFault::MethodNotAllowed);
+        return Want::Nothing(HttpFault::MethodNotAllowed("POST"));
     }
     match (head.content_type, head.content_encoding) {
         (ContentType::Other, _) => Want::Nothing(HttpFault::Unsupported("Content-Type is not application/json")),
@@ -371,6 +373,8 @@ async fn batch(context: Context<'_>, batch: Batch<'_>, frame: &mut Frame) -> Rep
     let members: Vec<_> = batch.iter().collect();
     let mut replies = BatchReply::new(&context.shard.buffers, server.max_batch_response_bytes);
     let answers = futures_util::stream::iter(&members).map(|member| async move {
+        // A member's attempts begin when its turn comes, which may be long after the batch did.
+        let context = Context { started_ns: ring::now(), ..context };
         match member {
             Ok(call) => (call.id, exchange::call(context, call).await),
             Err(refused) => (refused.id, exchange::invalid(context, Fault::InvalidRequest(refused.why))),
@@ -388,7 +392,7 @@ async fn batch(context: Context<'_>, batch: Batch<'_>, frame: &mut Frame) -> Rep
 mod tests {
     use super::*;
 
-    fn size_of_task<A, B, F>(_: impl Fn(A, B) -> F) -> usize {
+    fn size_of_task<A, B, C, F>(_: impl Fn(A, B, C) -> F) -> usize {
         size_of::<F>()
     }
 

@@ -58,7 +58,7 @@ pub struct Context<'a> {
     pub traceparent: Option<&'a str>,
     /// The first weighted draw, shared by the members of a batch.
     pub first_draw: Option<u64>,
-    /// When the Exchange's last byte arrived.
+    /// When the Exchange's last byte arrived; in a batch: when the member's turn came.
     pub started_ns: Nanos,
 }
 

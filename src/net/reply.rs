@@ -23,6 +23,8 @@ pub struct Frame {
     pub keep_alive: bool,
     /// The request was HTTP/1.1.
     pub http11: bool,
+    /// The request was HEAD: an answer tells the length of its body, and leaves it out.
+    pub head_only: bool,
 }
 
 impl Frame {
@@ -81,20 +83,24 @@ pub fn fault(buffers: &Buffers, frame: Frame, id: &[u8], fault: Fault, attempts:
     write_fault(&mut buf, id, &fault, attempts);
     let mut head = frame.head(fault.http_status(), Some(buf.len() - HEADROOM));
     head.retry_after_s = fault.retry_after_s();
-    if fault == Fault::Http(HttpFault::MethodNotAllowed) {
-        head.allow = Some("POST");
+    if let Fault::Http(HttpFault::MethodNotAllowed(allow)) = fault {
+        head.allow = Some(allow);
     }
-    finish(buffers, buf, &head)
+    let mut reply = finish(buffers, buf, &head);
+    if frame.head_only {
+        reply.buf.truncate(reply.from + head.bytes());
+    }
+    reply
 }
 
-/// The health answer: `head_only` leaves the body out but tells its length.
-pub fn health(buffers: &Buffers, frame: Frame, healthy: bool, head_only: bool) -> Reply {
+/// The health answer.
+pub fn health(buffers: &Buffers, frame: Frame, healthy: bool) -> Reply {
     let mut buf = buffers.take(2 * HEADROOM);
     buf.resize(HEADROOM, 0);
     buf.extend_from_slice(if healthy { b"{\"status\":\"ok\"}\n" } else { b"{\"status\":\"draining\"}\n" });
     let head = frame.head(if healthy { 200 } else { 503 }, Some(buf.len() - HEADROOM));
     let mut reply = finish(buffers, buf, &head);
-    if head_only {
+    if frame.head_only {
         reply.buf.truncate(reply.from + head.bytes());
     }
     reply
@@ -201,7 +207,7 @@ impl<'b> BatchReply<'b> {
 mod tests {
     use super::*;
 
-    const FRAME: Frame = Frame { keep_alive: true, http11: true };
+    const FRAME: Frame = Frame { keep_alive: true, http11: true, head_only: false };
 
     fn node(front: usize, value: &[u8]) -> Answer {
         let mut buf = vec![b'#'; front];
@@ -258,8 +264,8 @@ mod tests {
     #[test]
     fn health_tells_the_length_of_the_body_that_head_leaves_out() {
         let buffers = Buffers::default();
-        let whole = health(&buffers, FRAME, true, false);
-        let head = health(&buffers, FRAME, true, true);
+        let whole = health(&buffers, FRAME, true);
+        let head = health(&buffers, Frame { head_only: true, ..FRAME }, true);
         assert!(text(&whole).starts_with(text(&head)));
         assert!(text(&head).ends_with("Content-Length: 16\r\n\r\n"));
         assert_eq!(text(&whole).len(), text(&head).len() + 16);

@@ -166,19 +166,25 @@ impl Watch {
 
 struct Wheel {
     slots: Vec<RefCell<Vec<Rc<Watch>>>>,
+    /// The last tick that was visited.
+    done: Cell<u64>,
 }
 
 thread_local! {
-    static WHEEL: Wheel = Wheel { slots: (0..SLOTS).map(|_| RefCell::default()).collect() };
+    static WHEEL: Wheel = Wheel { slots: (0..SLOTS).map(|_| RefCell::default()).collect(), done: Cell::new(0) };
 }
 
 impl Wheel {
     fn put(&self, watch: Rc<Watch>, at_ns: Nanos) {
+        // A slot that is over would be visited one turn later, and not be taken for this one: the deadline, and
+        // all later ones of its socket, would never fire.
+        let at_ns = at_ns.max((self.done.get() + 1) * TICK_NS);
         watch.visit_ns.set(at_ns);
         self.slots[(at_ns / TICK_NS) as usize % SLOTS].borrow_mut().push(watch);
     }
 
     fn visit(&self, tick: u64, now_ns: Nanos) {
+        self.done.set(tick);
         let due_ns = tick * TICK_NS;
         let slot = &self.slots[tick as usize % SLOTS];
         let mut watches = slot.take();

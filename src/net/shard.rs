@@ -219,7 +219,9 @@ fn accept(shard: Rc<Shard>, listener: Listener, share: usize) {
                     || admit.clients() < share,
                     |stream, _peer| {
                         let (shard, panicked) = (serve.clone(), serve.clone());
-                        ring::spawn(client_http::serve(shard, stream), move || panicked.note_panic());
+                        // Counted here, not when its task first runs: a burst would pass the limit before.
+                        let presence = shard.enter(stream.watch());
+                        ring::spawn(client_http::serve(shard, stream, presence), move || panicked.note_panic());
                     },
                 )
                 .await;

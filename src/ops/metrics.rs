@@ -49,7 +49,12 @@ fn calls(out: &mut String, live: &Live) {
         }
     });
     let name = "ringway_call_duration_seconds";
-    family(out, name, "histogram", "From the last byte of a request to the end of its last attempt.");
+    family(
+        out,
+        name,
+        "histogram",
+        "From the last byte of a request (of a batch: from a member's turn) to the end of its last attempt.",
+    );
     for_each_route(live, |gateway, route, at, row| {
         let mut sum = DurationSum::default();
         live.counters.routes[at][row].iter().for_each(|shard| shard.durations.sum_into(&mut sum));

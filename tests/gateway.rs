@@ -1,0 +1,24 @@
+//! The gateway from outside: the built binary, real sockets on both sides, upstreams that do as they are told.
+//!
+//! `RINGWAY_TEST_DRIVER` chooses the driver (`io_uring` by default; `epoll` for the second run).
+
+mod gateway {
+    mod batch;
+    mod cases;
+    mod circuit;
+    mod client;
+    mod envelope;
+    mod faults;
+    mod framing;
+    mod harness;
+    mod http_edge;
+    mod limits;
+    mod matrix;
+    mod matrix_causes;
+    mod metrics;
+    mod pool;
+    mod secrets;
+    mod upstream;
+    mod upstream_framing;
+    mod weighted;
+}

@@ -1,0 +1,361 @@
+//! Starts the built binary with a configuration of a test's own, and ends it.
+
+pub use super::client::{Client, Response, call_body, notification_body, request};
+pub use super::upstream::{ClosedPort, FullPort, Gate, PATIENCE, Reply, Seen, Upstream, error_body, result_body};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// A configuration: Endpoints `a`, `b`, `c` ... and one Gateway `eth` on `/eth` whose default Route has them all.
+pub struct Setup {
+    shards: usize,
+    server: String,
+    sections: String,
+    endpoints: Vec<(String, String)>,
+    gateway: String,
+    route: String,
+    targets: Option<String>,
+    more: String,
+}
+
+impl Setup {
+    /// Endpoints at these addresses.
+    pub fn at(addresses: &[SocketAddr]) -> Setup {
+        let ids = ('a'..='z').map(String::from);
+        let urls = addresses.iter().map(|address| format!("url = \"http://{address}\"\n"));
+        Setup {
+            shards: 2,
+            server: String::new(),
+            sections: String::new(),
+            endpoints: ids.zip(urls).collect(),
+            gateway: String::new(),
+            route: String::new(),
+            targets: None,
+            more: String::new(),
+        }
+    }
+
+    /// Endpoints at these upstreams.
+    pub fn of(upstreams: &[&Upstream]) -> Setup {
+        Setup::at(&upstreams.iter().map(|upstream| upstream.address).collect::<Vec<_>>())
+    }
+
+    /// Another number of shards than two.
+    pub fn shards(mut self, shards: usize) -> Setup {
+        self.shards = shards;
+        self
+    }
+
+    /// Lines for `[server]`.
+    pub fn server(mut self, lines: &str) -> Setup {
+        self.server += &format!("{lines}\n");
+        self
+    }
+
+    /// Lines for `[circuit]`.
+    pub fn circuit(mut self, lines: &str) -> Setup {
+        self.sections += &format!("[circuit]\n{lines}\n");
+        self
+    }
+
+    /// No Circuit ever opens.
+    pub fn no_circuit(self) -> Setup {
+        self.circuit("consecutive_failures = 4000000000")
+    }
+
+    /// Lines for each `[[endpoint]]`.
+    pub fn each(mut self, lines: &str) -> Setup {
+        self.endpoints.iter_mut().for_each(|(_, own)| *own += &format!("{lines}\n"));
+        self
+    }
+
+    /// Lines for one `[[endpoint]]`; a line for `url` replaces its own.
+    pub fn endpoint(mut self, at: usize, lines: &str) -> Setup {
+        let own = &mut self.endpoints[at].1;
+        if lines.contains("url =") {
+            *own = own.lines().filter(|line| !line.starts_with("url =")).map(|line| format!("{line}\n")).collect();
+        }
+        *own += &format!("{lines}\n");
+        self
+    }
+
+    /// Lines for the `[[gateway]]`.
+    pub fn gateway(mut self, lines: &str) -> Setup {
+        self.gateway += &format!("{lines}\n");
+        self
+    }
+
+    /// Lines for the default Route.
+    pub fn route(mut self, lines: &str) -> Setup {
+        self.route += &format!("{lines}\n");
+        self
+    }
+
+    /// Other targets than all Endpoints in their order.
+    pub fn targets(mut self, targets: &str) -> Setup {
+        self.targets = Some(targets.to_owned());
+        self
+    }
+
+    /// Another Gateway: `path` is its id with a slash in front.
+    pub fn another(mut self, id: &str, targets: &str, route: &str) -> Setup {
+        self.more += &format!(
+            "[[gateway]]\nid = \"{id}\"\npath = \"/{id}\"\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n\
+             [[gateway.route]]\nid = \"default\"\ntargets = {targets}\n{route}\n"
+        );
+        self
+    }
+
+    /// Whatever stands at the end of the file.
+    pub fn raw(mut self, lines: &str) -> Setup {
+        self.more += &format!("{lines}\n");
+        self
+    }
+
+    /// Starts the gateway.
+    pub fn start(self) -> Gateway {
+        Gateway::start(&self.text())
+    }
+
+    fn text(&self) -> String {
+        let driver = std::env::var("RINGWAY_TEST_DRIVER").unwrap_or_else(|_| "io_uring".into());
+        let ids: Vec<String> = self.endpoints.iter().map(|(id, _)| format!("\"{id}\"")).collect();
+        let targets = self.targets.clone().unwrap_or_else(|| format!("[{}]", ids.join(", ")));
+        let endpoints: String = self
+            .endpoints
+            .iter()
+            .map(|(id, own)| format!("[[endpoint]]\nid = \"{id}\"\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n{own}"))
+            .collect();
+        format!(
+            "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\nshards = {}\ndriver = \"{driver}\"\n{}\n\
+             [log]\nformat = \"json\"\n{}\n{endpoints}\n\
+             [[gateway]]\nid = \"eth\"\npath = \"/eth\"\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n{}\
+             [[gateway.route]]\nid = \"default\"\ntargets = {targets}\n{}\n{}",
+            self.shards, self.server, self.sections, self.gateway, self.route, self.more
+        )
+    }
+}
+
+#[derive(Default)]
+struct Log {
+    lines: Mutex<(Vec<String>, bool)>,
+    changed: Condvar,
+}
+
+impl Log {
+    /// The first line that holds `text`; `None` if the process ended, or took too long.
+    fn wait_for(&self, text: &str) -> Option<String> {
+        let found = |lines: &[String]| lines.iter().find(|line| line.contains(text)).cloned();
+        let lines = self.lines.lock().unwrap();
+        let waiting = |state: &mut (Vec<String>, bool)| found(&state.0).is_none() && !state.1;
+        let (lines, _) = self.changed.wait_timeout_while(lines, PATIENCE, waiting).unwrap();
+        found(&lines.0)
+    }
+
+    fn text(&self) -> String {
+        self.lines.lock().unwrap().0.join("\n")
+    }
+}
+
+/// A running gateway; it ends with the test.
+pub struct Gateway {
+    child: Child,
+    /// The data plane.
+    pub listen: SocketAddr,
+    /// The admin port.
+    pub admin: SocketAddr,
+    log: Arc<Log>,
+    folder: PathBuf,
+    over: bool,
+}
+
+impl Gateway {
+    fn start(config: &str) -> Gateway {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("ringway-gateway-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("ringway.toml");
+        std::fs::write(&file, config).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_ringway"))
+            .args(["serve", "--config"])
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = Arc::new(Log::default());
+        let (stderr, writer) = (child.stderr.take().unwrap(), log.clone());
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                writer.lines.lock().unwrap().0.push(line);
+                writer.changed.notify_all();
+            }
+            writer.lines.lock().unwrap().1 = true;
+            writer.changed.notify_all();
+        });
+        let Some(line) = log.wait_for("\"serving\"") else {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("the gateway did not start:\n{}\n{config}", log.text());
+        };
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let address =
+            |key: &str| line[key].as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{line}"));
+        Gateway { child, listen: address("listen"), admin: address("admin"), log, folder, over: false }
+    }
+
+    /// A connection to the data plane.
+    pub fn connect(&self) -> Client {
+        Client::connect(self.listen)
+    }
+
+    /// Posts a body to `/eth` over a connection of its own.
+    #[track_caller]
+    pub fn post(&self, body: impl AsRef<[u8]>) -> Response {
+        self.post_to("/eth", body)
+    }
+
+    /// Posts a body over a connection of its own.
+    #[track_caller]
+    pub fn post_to(&self, path: &str, body: impl AsRef<[u8]>) -> Response {
+        let mut client = self.connect();
+        client.post(path, &[], body);
+        client.response()
+    }
+
+    /// Makes a Call with id 1 to `/eth`.
+    #[track_caller]
+    pub fn call(&self, method: &str, params: &str) -> Response {
+        self.post(call_body("1", method, params))
+    }
+
+    /// `GET` on the admin port.
+    #[track_caller]
+    pub fn admin_get(&self, target: &str, headers: &[&str]) -> Response {
+        let host = if headers.iter().any(|field| field.starts_with("Host:")) { "" } else { "Host: localhost\r\n" };
+        let fields: String = headers.iter().map(|field| format!("{field}\r\n")).collect();
+        let mut client = Client::connect(self.admin);
+        client.send(format!("GET {target} HTTP/1.1\r\n{host}{fields}\r\n"));
+        client.response()
+    }
+
+    /// All metrics as of now.
+    #[track_caller]
+    pub fn metrics(&self) -> Metrics {
+        let page = self.admin_get("/metrics", &[]);
+        assert_eq!(page.status, 200, "{page:?}");
+        Metrics::parse(&page.body)
+    }
+
+    /// Waits until the metrics are as a test wants them.
+    #[track_caller]
+    pub fn wait_for_metrics(&self, what: &str, done: impl Fn(&Metrics) -> bool) -> Metrics {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let metrics = self.metrics();
+            if done(&metrics) {
+                return metrics;
+            }
+            assert!(Instant::now() < until, "waited in vain for {what}: {:#?}", metrics.told());
+            std::thread::yield_now();
+        }
+    }
+
+    /// Everything that it has logged so far.
+    pub fn log(&self) -> String {
+        self.log.text()
+    }
+
+    /// Waits for a line of the log.
+    #[track_caller]
+    pub fn wait_for_log(&self, text: &str) {
+        assert!(self.log.wait_for(text).is_some(), "no {text:?} in the log:\n{}", self.log());
+    }
+
+    /// Asks it to leave.
+    #[allow(unsafe_code)]
+    pub fn terminate(&self) {
+        let pid = libc::pid_t::try_from(self.child.id()).unwrap();
+        // SAFETY: kill takes two numbers; the child was not waited for, so the number is still its own.
+        unsafe { libc::kill(pid, libc::SIGTERM) };
+    }
+
+    /// Waits until it has left.
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                self.over = true;
+                return status;
+            }
+            assert!(Instant::now() < until, "it does not leave:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // A bug that cost only one connection must not go by unseen.
+        let panics = !std::thread::panicking() && self.log().contains("panicked");
+        if !self.over {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+        assert!(!panics, "a task of the gateway panicked:\n{}", self.log());
+    }
+}
+
+/// What `/metrics` told: each line's name with labels, and its value.
+pub struct Metrics(BTreeMap<String, f64>);
+
+impl Metrics {
+    fn parse(text: &str) -> Metrics {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let pair = |line: &str| {
+            let (name, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
+            (name.to_owned(), value.parse().unwrap_or_else(|_| panic!("{line}")))
+        };
+        Metrics(lines.map(pair).collect())
+    }
+
+    /// What is worth reading in a failure.
+    fn told(&self) -> Vec<String> {
+        let lines = self.0.iter().filter(|(line, value)| **value != 0.0 && !line.contains("_bucket"));
+        lines.map(|(line, value)| format!("{line} {value}")).collect()
+    }
+
+    /// The sum over all lines of this name whose labels hold all of these.
+    pub fn sum(&self, name: &str, labels: &[&str]) -> u64 {
+        let named = self.0.iter().filter(|(line, _)| line.split('{').next() == Some(name));
+        named.filter(|(line, _)| labels.iter().all(|label| line.contains(label))).map(|(_, value)| *value as u64).sum()
+    }
+
+    /// Calls that ended so.
+    pub fn calls(&self, outcome: &str) -> u64 {
+        self.sum("ringway_calls_total", &[&format!("outcome=\"{outcome}\"")])
+    }
+
+    /// Attempts at an Endpoint that ended so; an empty outcome = all of them.
+    pub fn attempts(&self, endpoint: &str, outcome: &str) -> u64 {
+        let endpoint = format!("endpoint=\"{endpoint}\"");
+        match outcome {
+            "" => self.sum("ringway_attempts_total", &[&endpoint]),
+            _ => self.sum("ringway_attempts_total", &[&endpoint, &format!("outcome=\"{outcome}\"")]),
+        }
+    }
+
+    /// A value by Endpoint.
+    pub fn of(&self, name: &str, endpoint: &str) -> u64 {
+        self.sum(name, &[&format!("endpoint=\"{endpoint}\"")])
+    }
+}
