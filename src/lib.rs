@@ -84,6 +84,7 @@ pub mod net {
     pub mod buffers;
     pub mod client_http;
     pub mod exchange;
+    pub mod inbox;
     pub mod pool;
     pub mod reply;
     pub mod ring;

@@ -282,7 +282,7 @@ pub fn weighted(route: &Route, remaining: u128, draw: u64) -> Option<u8> {
     let weights = || Bits(remaining).map(|at| (at, u64::from(route.targets[usize::from(at)].weight)));
     let total: u64 = weights().map(|(_, weight)| weight).sum();
     // The high half of draw × total is uniform over 0..total: no division, and no bias that anybody could measure.
-    let mut left = (u128::from(draw) * u128::from(total) >> 64) as u64;
+    let mut left = ((u128::from(draw) * u128::from(total)) >> 64) as u64;
     for (at, weight) in weights() {
         if left < weight {
             return Some(at);

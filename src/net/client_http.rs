@@ -6,6 +6,7 @@ use crate::logic::snapshot::{GatewayIx, Server};
 use crate::logic::units::{Nanos, SECOND};
 use crate::net::buffers::SMALLEST;
 use crate::net::exchange::{self, Context};
+use crate::net::inbox::Inbox;
 use crate::net::reply::{self, BatchReply, Frame, Reply};
 use crate::net::ring::{self, Cut, Stream};
 use crate::net::shard::{Current, Presence, Shard};
@@ -25,14 +26,16 @@ const DRAINED_BODY_MAX: u64 = 64 << 10;
 /// in a reset (RFC 9112, 9.6).
 const LINGER_NS: Nanos = SECOND;
 const LINGER_BYTES: usize = 1 << 20;
+/// Pipelined requests that are answered in a row before others get their turn.
+const PIPELINED_BURST: u32 = 64;
 
 /// Serves a client until either side has had enough.
 pub async fn serve(shard: Rc<Shard>, stream: Stream, presence: Presence) {
-    let buf = shard.buffers.take(0);
-    let mut connection = Connection { shard, stream, presence, buf, now_ns: ring::now() };
+    let inbox = Inbox::new(&shard.buffers);
+    let mut connection = Connection { shard, stream, presence, inbox, now_ns: ring::now(), unread: 0 };
     while let Next::Request = connection.request().await {}
-    let Connection { shard, buf, .. } = connection;
-    shard.buffers.give(buf);
+    let Connection { shard, inbox, .. } = connection;
+    inbox.close(&shard.buffers);
 }
 
 struct Connection {
@@ -40,9 +43,11 @@ struct Connection {
     stream: Stream,
     presence: Presence,
     /// What was read and not yet answered.
-    buf: Vec<u8>,
+    inbox: Inbox,
     /// When something last happened here.
     now_ns: Nanos,
+    /// Requests that were answered since something was last read.
+    unread: u32,
 }
 
 enum Next {
@@ -99,7 +104,7 @@ impl Connection {
             Box::pin(self.linger()).await;
             return Next::Close;
         }
-        self.consume(next);
+        self.answered(next).await;
         Next::Request
     }
 
@@ -107,7 +112,8 @@ impl Connection {
         let buffers = &self.shard.buffers;
         match ask.want {
             Want::Call(gateway) => {
-                let traceparent = ask.traceparent.clone().and_then(|place| std::str::from_utf8(&self.buf[place]).ok());
+                let traceparent =
+                    ask.traceparent.clone().and_then(|place| std::str::from_utf8(&self.inbox.bytes()[place]).ok());
                 let context = Context {
                     shard: &self.shard,
                     current,
@@ -116,7 +122,7 @@ impl Connection {
                     first_draw: None,
                     started_ns: self.now_ns,
                 };
-                respond(context, &self.buf[body], frame).await
+                respond(context, &self.inbox.bytes()[body], frame).await
             }
             Want::Health => {
                 let healthy = self.shard.world.lifecycle.phase() == Phase::Running;
@@ -135,7 +141,7 @@ impl Connection {
         let limits = HeadLimits { bytes: server.max_header_bytes, headers: server.max_headers };
         let mut scanned = 0;
         let mut begun = false;
-        if self.buf.is_empty() {
+        if self.inbox.is_empty() {
             self.presence.idle(true);
             if self.shard.draining.get() {
                 return Ok(None);
@@ -143,12 +149,12 @@ impl Connection {
             self.stream.arm(self.now_ns + server.idle_timeout_ns, Cut::Read, self.now_ns);
         }
         loop {
-            if !self.buf.is_empty() {
-                if let Some(head) = request_head(&self.buf, scanned, &limits)? {
+            if !self.inbox.is_empty() {
+                if let Some(head) = request_head(self.inbox.bytes(), scanned, &limits)? {
                     self.presence.idle(false);
                     return Ok(Some(self.ask(current, &head)));
                 }
-                scanned = self.buf.len();
+                scanned = self.inbox.len();
                 if !begun {
                     begun = true;
                     self.presence.idle(false);
@@ -165,7 +171,7 @@ impl Connection {
 
     fn ask(&self, current: &Current, head: &RequestHead<'_>) -> Ask {
         let place = |text: &str| {
-            let from = text.as_ptr() as usize - self.buf.as_ptr() as usize;
+            let from = text.as_ptr() as usize - self.inbox.bytes().as_ptr() as usize;
             from..from + text.len()
         };
         Ask {
@@ -183,7 +189,7 @@ impl Connection {
     /// Reads the body: where it is, and where the next request begins. `None` = the client left.
     async fn body(&mut self, server: &Server, ask: &Ask) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
         let start = ask.head_len;
-        let here = self.buf.len() - start;
+        let here = self.inbox.len() - start;
         let complete = match ask.framing {
             Framing::Empty => return Ok(Some((start..start, start))),
             Framing::Length(length) if length > server.max_request_bytes as u64 => {
@@ -216,10 +222,10 @@ impl Connection {
 
     async fn counted(&mut self, start: usize, length: usize) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
         let end = start + length;
-        while self.buf.len() < end {
+        while self.inbox.len() < end {
             // Doubling instead of trusting the announced length: memory follows what really arrives.
-            let missing = end - self.buf.len();
-            if !self.read(missing.min(self.buf.len().max(SMALLEST))).await {
+            let missing = end - self.inbox.len();
+            if !self.read(missing.min(self.inbox.len().max(SMALLEST))).await {
                 return self.gone();
             }
         }
@@ -230,7 +236,7 @@ impl Connection {
         let mut decoder = Chunked::default();
         let mut end = start;
         loop {
-            let progress = decoder.decode(&mut self.buf[end..]).map_err(|bad| HttpFault::BadRequest(bad.words()))?;
+            let progress = decoder.decode(self.inbox.tail(end)).map_err(|bad| HttpFault::BadRequest(bad.words()))?;
             let next = end + progress.consumed;
             end += progress.produced;
             if end - start > limit {
@@ -239,7 +245,7 @@ impl Connection {
             if progress.done {
                 return Ok(Some((start..end, next)));
             }
-            self.buf.truncate(end);
+            self.inbox.truncate(end);
             if !self.read(1).await {
                 return self.gone();
             }
@@ -253,13 +259,8 @@ impl Connection {
 
     /// Reads once, with room for at least `wanted` bytes; `false` = nothing more will come.
     async fn read(&mut self, wanted: usize) -> bool {
-        let buf = std::mem::take(&mut self.buf);
-        let filled = buf.len();
-        let least = if buf.capacity() >= filled + wanted { buf.capacity() } else { (filled + wanted).max(2 * filled) };
-        let buf = self.shard.buffers.grow(buf, least);
-        let (read, buf) = self.stream.read(buf).await;
-        self.buf = buf;
-        matches!(read, Ok(n) if n > 0)
+        self.unread = 0;
+        self.inbox.read(&mut self.stream, &self.shard.buffers, wanted).await
     }
 
     async fn write(&mut self, server: &Server, reply: Reply) -> bool {
@@ -293,25 +294,24 @@ impl Connection {
         self.stream.arm(now_ns + LINGER_NS, Cut::Both, now_ns);
         let mut heard = 0;
         while heard < LINGER_BYTES {
-            self.buf.clear();
+            self.inbox.clear();
             if !self.read(1).await {
                 return;
             }
-            heard += self.buf.len();
+            heard += self.inbox.len();
         }
     }
 
-    /// Forgets the answered request; what follows it stays.
-    fn consume(&mut self, next: usize) {
+    /// The request is answered; what follows it stays. Many that need no node, in one buffer, must not
+    /// keep the shard from everybody else.
+    async fn answered(&mut self, next: usize) {
         self.now_ns = ring::now();
-        let rest = self.buf.len() - next;
-        if rest == 0 && self.buf.capacity() > SMALLEST {
-            let small = self.shard.buffers.take(0);
-            self.shard.buffers.give(std::mem::replace(&mut self.buf, small));
-            return;
+        self.inbox.answered(next, &self.shard.buffers);
+        self.unread += 1;
+        if self.unread >= PIPELINED_BURST {
+            self.unread = 0;
+            Box::pin(ring::sleep(1)).await;
         }
-        self.buf.copy_within(next.., 0);
-        self.buf.truncate(rest);
     }
 }
 
