@@ -116,13 +116,13 @@ fn show(
         let live = running.world.live.load();
         lines.extend(watch.circuits(&live, now_ns));
         lines.iter_mut().for_each(|line| *line = format!("{:>6}  {line}", format!("{second} s")));
-        if second > shown_s {
+        let over = signals.asked() || options.seconds.is_some_and(|end| second >= u64::from(end));
+        if second > shown_s || over {
             shown_s = second;
             // What happened comes before the second that it happened in is summed up.
             lines.extend(watch.row(&live, second, ring::unix_seconds()));
         }
-        let heard = lines.iter().all(|line| say(line));
-        if !heard || signals.asked() || options.seconds.is_some_and(|end| second >= u64::from(end)) {
+        if !lines.iter().all(|line| say(line)) || over {
             return Ok(true);
         }
         if running.lost_a_shard() {
@@ -153,7 +153,7 @@ fn end(running: Running, watch: &Watch) {
     let world = running.world.clone();
     world.lifecycle.advance(Phase::Draining);
     let _ = running.join(Some(GRACE));
-    say(&format!("\nEnded: {}.", watch.total(&world.live.load())));
+    say(&format!("\nEnded: {}", watch.total(&world.live.load())));
 }
 
 /// The port to listen on. `beside` is one that is given away already.

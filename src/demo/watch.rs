@@ -61,7 +61,7 @@ impl Sums {
 }
 
 /// Remembers what was shown, so that only what is new is shown next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Watch {
     shown: Sums,
     transitions: Vec<[u64; Transition::ALL.len()]>,
@@ -71,7 +71,8 @@ pub struct Watch {
 impl Watch {
     /// Nothing was shown so far.
     pub fn new() -> Watch {
-        Watch { transitions: vec![[0; Transition::ALL.len()]; NODES.len()], ..Watch::default() }
+        let shown = Sums { nodes: vec![NodeSums::default(); NODES.len()], ..Sums::default() };
+        Watch { shown, transitions: vec![[0; Transition::ALL.len()]; NODES.len()], rows: 0 }
     }
 
     /// Lines for the Circuits that changed since the last look.
@@ -117,10 +118,12 @@ impl Watch {
     /// What it came to.
     pub fn total(&self, live: &Live) -> String {
         let sums = Sums::read(live);
-        let mut out = format!("{} Calls answered, {} failed", sums.answered, sums.failed);
+        let mut out = format!("{} Calls answered, {} failed. Attempts:", sums.answered, sums.failed);
         for (node, sums) in NODES.iter().zip(&sums.nodes) {
-            let _ = write!(out, "; {}: {}", node.id, tries(sums.ok, sums.failed.iter().sum()));
+            let _ = write!(out, " {} {};", node.id, tries(sums.ok, sums.failed.iter().sum()));
         }
+        out.pop();
+        out.push('.');
         out
     }
 }
@@ -211,7 +214,7 @@ mod tests {
         assert_eq!(lines.len(), 1, "no second head so soon");
         let words: Vec<&str> = lines[0].split_whitespace().collect();
         assert_eq!(words, ["4", "s", "0", "0", "1", "3.0", "ms", "-", "-", "-"]);
-        assert_eq!(watch.total(&live), "1 Calls answered, 1 failed; geth-1: 1 failed; reth-1: 1; erigon-1: 0");
+        assert_eq!(watch.total(&live), "1 Calls answered, 1 failed. Attempts: geth-1 1 failed; reth-1 1; erigon-1 0.");
     }
 
     #[test]

@@ -76,7 +76,7 @@ fn curl(gateway: SocketAddr, body: &str) -> String {
 fn to_paste(out: &mut String, scene: &Scene<'_>) {
     let bodies = [
         r#"{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber"}"#,
-        r#"[{"jsonrpc":"2.0","id":1,"method":"web3_clientVersion"},{"jsonrpc":"2.0","id":2,"method":"eth_gasPrice"}]"#,
+        r#"[{"jsonrpc":"2.0","id":1,"method":"eth_gasPrice"},{"jsonrpc":"2.0","id":2,"method":"eth_getLogs","params":[{}]}]"#,
     ];
     let _ = writeln!(out, "Paste into another terminal:\n");
     for body in bodies {
