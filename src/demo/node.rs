@@ -174,7 +174,10 @@ impl Node {
 /// A listener on a free port of the loopback. The port is found first and bound by number then: only such a
 /// port stays bound while nobody listens.
 fn free_port() -> io::Result<TcpListener> {
-    let bind = || TcpListener::bind(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?);
+    let bind = || {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        TcpListener::bind(free)
+    };
     // Between the two somebody may take it.
     (0..8).find_map(|_| bind().ok()).map_or_else(bind, Ok)
 }
