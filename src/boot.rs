@@ -301,10 +301,11 @@ fn raise_open_files(max_connections: usize) {
 }
 
 /// SIGTERM and SIGINT.
-struct Signals(Arc<std::sync::atomic::AtomicBool>);
+pub(crate) struct Signals(Arc<std::sync::atomic::AtomicBool>);
 
 impl Signals {
-    fn install() -> Result<Signals, Failure> {
+    /// From now on the process does not end by itself.
+    pub(crate) fn install() -> Result<Signals, Failure> {
         let asked = Arc::new(std::sync::atomic::AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
             // A second one ends the process at once, for whoever has no patience.
@@ -315,10 +316,15 @@ impl Signals {
         Ok(Signals(asked))
     }
 
+    /// Whether there was one.
+    pub(crate) fn asked(&self) -> bool {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// Waits; `false` = `lost` came before any signal.
     fn wait(&self, lost: impl Fn() -> bool) -> bool {
         loop {
-            if self.0.load(std::sync::atomic::Ordering::Relaxed) {
+            if self.asked() {
                 return true;
             }
             if lost() {

@@ -102,6 +102,15 @@ pub mod ops {
 pub mod boot;
 /// Rank 3. `ringway demo`: simulated nodes and a Gateway in one process.
 pub mod demo {
-    pub mod node;
+    mod answers;
+    mod chain;
+    mod fault;
+    mod fleet;
+    mod node;
+    mod node_http;
     pub mod run;
+    mod setting;
+    mod traffic;
+    mod watch;
+    mod welcome;
 }
