@@ -97,7 +97,7 @@ impl Connection {
         self.now_ns = ring::now();
         // Nothing is awaited from the client now: an old deadline must not cut it while a node thinks.
         self.stream.disarm();
-        let keep_alive = ask.keep_alive && !self.shard.draining.get();
+        let keep_alive = ask.keep_alive && !self.shard.draining();
         let mut frame = Frame { keep_alive, http11: ask.http11, head_only: ask.head_only };
         let reply = self.answer(&current, &ask, body, &mut frame).await;
         if !self.write(current.server(), reply).await || !frame.keep_alive {
@@ -143,7 +143,7 @@ impl Connection {
         let mut begun = false;
         if self.inbox.is_empty() {
             self.presence.idle(true);
-            if self.shard.draining.get() {
+            if self.shard.draining() {
                 return Ok(None);
             }
             self.stream.arm(self.now_ns + server.idle_timeout_ns, Cut::Read, self.now_ns);
@@ -355,7 +355,7 @@ async fn respond(context: Context<'_>, body: &[u8], frame: &mut Frame) -> Reply 
     match jsonrpc::parse(body, context.current.server().max_batch) {
         Ok(Message::Single(Ok(call))) => {
             let answer = exchange::call(context, &call).await;
-            frame.keep_alive &= !context.shard.draining.get();
+            frame.keep_alive &= !context.shard.draining();
             reply(frame, call.id.bytes(), answer)
         }
         Ok(Message::Single(Err(refused))) => {
@@ -384,7 +384,7 @@ async fn batch(context: Context<'_>, batch: Batch<'_>, frame: &mut Frame) -> Rep
     while let Some((id, answer)) = answers.next().await {
         replies.push(id.bytes(), answer);
     }
-    frame.keep_alive &= !context.shard.draining.get();
+    frame.keep_alive &= !context.shard.draining();
     replies.finish(*frame)
 }
 

@@ -31,8 +31,8 @@ pub struct Shard {
     pub buffers: Buffers,
     /// Calls in flight.
     pub inflight: Cell<usize>,
-    /// Draining: each connection ends after its next answer.
-    pub draining: Cell<bool>,
+    /// Whether the tick has seen that this shard drains.
+    draining: Cell<bool>,
     current: RefCell<Rc<Current>>,
     random: RefCell<Xoshiro256PlusPlus>,
     next_id: Cell<u64>,
@@ -86,6 +86,12 @@ impl Shard {
     /// The Snapshot that an Exchange that begins now keeps to its end.
     pub fn current(&self) -> Rc<Current> {
         self.current.borrow().clone()
+    }
+
+    /// Draining: each connection ends after its next answer. Read where it lives, a line that is written
+    /// once: what the tick remembers would be late.
+    pub fn draining(&self) -> bool {
+        self.world.lifecycle.phase() == Phase::Draining
     }
 
     /// A random number, for choices that nobody gains from guessing.
@@ -215,7 +221,7 @@ fn accept(shard: Rc<Shard>, listener: Listener, share: usize) {
             let (open, admit, serve) = (shard.clone(), shard.clone(), shard);
             listener
                 .accept_all(
-                    || !open.draining.get(),
+                    || !open.draining(),
                     || admit.clients() < share,
                     |stream, _peer| {
                         let (shard, panicked) = (serve.clone(), serve.clone());
