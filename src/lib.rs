@@ -36,6 +36,7 @@ pub mod logic {
     pub mod snapshot;
     pub mod units;
     pub mod verdict;
+    pub mod versions;
 }
 
 /// Rank 1. Bytes to values and back; no sockets.
@@ -100,6 +101,7 @@ pub mod ops {
 }
 
 pub mod boot;
+pub mod host;
 /// Rank 3. `ringway demo`: simulated nodes and a Gateway in one process.
 pub mod demo {
     mod answers;

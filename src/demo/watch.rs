@@ -39,9 +39,10 @@ impl Sums {
             ok: shards.iter().map(|cells| cells.ok_count()).sum(),
             failed: Reason::ALL.map(|reason| shards.iter().map(|cells| cells.failed_count(reason)).sum()),
         };
-        let mut sums = Sums { nodes: live.counters.endpoints.iter().map(node).collect(), ..Sums::default() };
+        let mut sums =
+            Sums { nodes: live.counters.endpoints.iter().map(|shards| node(shards)).collect(), ..Sums::default() };
         for (at, routes) in live.counters.routes.iter().enumerate() {
-            for cells in routes.iter().flatten() {
+            for cells in routes.iter().flat_map(|shards| shards.iter()) {
                 let mut durations = DurationSum::default();
                 cells.durations.sum_into(&mut durations);
                 sums.took_ns = sums.took_ns.wrapping_add(durations.sum_ns);
@@ -194,7 +195,7 @@ mod tests {
     use crate::logic::verdict::CircuitNote;
 
     fn live() -> Live {
-        Live::new(setting::snapshot(&setting::example()).unwrap(), vec![], 2)
+        Live::new(setting::snapshot(&setting::example()).unwrap(), vec![], 2, None)
     }
 
     #[test]

@@ -143,6 +143,20 @@ pub struct Server {
     pub max_attempts: u8,
 }
 
+impl Server {
+    /// The keys that differ and need a restart: sockets, threads and rings are made once.
+    pub fn needs_restart(&self, other: &Server) -> Vec<&'static str> {
+        let differs = [
+            ("listen", self.listen != other.listen),
+            ("admin", self.admin != other.admin),
+            ("shards", self.shards != other.shards),
+            ("driver", self.driver != other.driver),
+            ("max_connections", self.max_connections != other.max_connections),
+        ];
+        differs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+    }
+}
+
 /// What an Endpoint or a Gateway speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
@@ -215,6 +229,17 @@ pub struct Endpoint {
     pub max_age_ns: Nanos,
     /// Its Circuit.
     pub circuit: CircuitRule,
+}
+
+impl Endpoint {
+    /// Whether connections to `other` may carry requests to this one: everything that a pool depends on is equal.
+    pub fn is_reached_like(&self, other: &Endpoint) -> bool {
+        self.url == other.url
+            && self.headers == other.headers
+            && self.max_connections == other.max_connections
+            && self.idle_timeout_ns == other.idle_timeout_ns
+            && self.max_age_ns == other.max_age_ns
+    }
 }
 
 /// How a Route orders its candidates.
