@@ -30,7 +30,9 @@ fn transitions(gateway: &Gateway, reason: &str) -> u64 {
 #[test]
 fn it_opens_after_so_many_failures_in_a_row_and_stops_traffic() {
     let ((status, first), (_, second)) = (node("first"), node("second"));
-    let gateway = Setup::of(&[&first, &second]).circuit("consecutive_failures = 4\ncooldown = \"60s\"\nmax_cooldown = \"60s\"").start();
+    let gateway = Setup::of(&[&first, &second])
+        .circuit("consecutive_failures = 4\ncooldown = \"60s\"\nmax_cooldown = \"60s\"")
+        .start();
     // Three failures and a success, twice: not in a row.
     for _ in 0..2 {
         status.store(500, Ordering::SeqCst);
@@ -161,9 +163,8 @@ fn exactly_one_probe_over_all_shards() {
 fn a_failed_probe_doubles_the_cooldown() {
     let (status, first) = node("first");
     status.store(500, Ordering::SeqCst);
-    let gateway = Setup::of(&[&first])
-        .circuit("consecutive_failures = 1\ncooldown = \"200ms\"\nmax_cooldown = \"10s\"")
-        .start();
+    let gateway =
+        Setup::of(&[&first]).circuit("consecutive_failures = 1\ncooldown = \"200ms\"\nmax_cooldown = \"10s\"").start();
     gateway.call(READ, "[]");
     let mut client = gateway.connect();
     let mut times = vec![first.seen()[0].at];

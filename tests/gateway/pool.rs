@@ -117,9 +117,8 @@ fn a_stale_connection_is_not_replaced_for_effects() {
 
 #[test]
 fn a_lost_answer_of_which_a_byte_came_is_not_asked_for_again() {
-    let node = Upstream::start(|seen| {
-        if seen.nth == 0 { Reply::result(seen, "1") } else { Reply::raw("H").then_close() }
-    });
+    let node =
+        Upstream::start(|seen| if seen.nth == 0 { Reply::result(seen, "1") } else { Reply::raw("H").then_close() });
     let gateway = Setup::of(&[&node]).shards(1).no_circuit().start();
     gateway.call(READ, "[]").assert_result("1", "1");
     gateway.call(READ, "[]").assert_fault(502, "1", -32052);
@@ -190,10 +189,7 @@ fn calls_wait_for_a_connection_and_get_the_first_that_is_free() {
     let gate = Gate::default();
     let held = gate.clone();
     let node = Upstream::start(move |seen| Reply::after(&held, Reply::result(seen, &seen.id())));
-    let gateway = Setup::of(&[&node])
-        .shards(1)
-        .endpoint(0, "max_connections = 2\nqueue_timeout = \"15s\"")
-        .start();
+    let gateway = Setup::of(&[&node]).shards(1).endpoint(0, "max_connections = 2\nqueue_timeout = \"15s\"").start();
     let mut clients: Vec<_> = (0..6).map(|_| gateway.connect()).collect();
     for (id, client) in clients.iter_mut().enumerate() {
         client.post("/eth", &[], call_body(&id.to_string(), EFFECT, "[]"));
@@ -247,10 +243,14 @@ fn a_late_answer_never_reaches_another_caller() {
     let mut client = gateway.connect();
     for round in 0..5 {
         for method in [READ, EFFECT] {
-            client.ask(call_body("1", method, &format!("[\"warm {round}\"]"))).assert_result("1", &format!("\"warm {round}\""));
+            client
+                .ask(call_body("1", method, &format!("[\"warm {round}\"]")))
+                .assert_result("1", &format!("\"warm {round}\""));
             let answer = client.ask(call_body("1", method, &format!("[\"late {round}\"]")));
             assert!([-32053, -32054].contains(&answer.code()), "{answer:?}");
-            client.ask(call_body("1", method, &format!("[\"next {round}\"]"))).assert_result("1", &format!("\"next {round}\""));
+            client
+                .ask(call_body("1", method, &format!("[\"next {round}\"]")))
+                .assert_result("1", &format!("\"next {round}\""));
         }
     }
     assert_eq!(node.connections(), 11, "each timeout costs its connection");

@@ -29,11 +29,17 @@ const RIGHT: [(&str, bool); 22] = [
     ("HTTP/1.0 200 OK\r\nContent-Length: LEN\r\n\r\nANSWER", false),
     ("HTTP/1.0 200 OK\r\nContent-Length: LEN\r\nConnection: keep-alive\r\n\r\nANSWER", true),
     ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: LEN\r\n\r\nANSWER", true),
-    ("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: LEN\r\n\r\nANSWER", true),
+    (
+        "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: LEN\r\n\r\nANSWER",
+        true,
+    ),
     ("HTTP/1.1 200 OK\r\nContent-Length: LEN\r\n\r\nANSWER\r\n", false),
     ("HTTP/1.1 200 OK\r\nContent-Length: LEN\r\n\r\nANSWER{\"jsonrpc\":\"2.0\"}", false),
     ("HTTP/1.1 200 OK\r\nContent-Length: LEN\r\n\r\nANSWERHTTP/1.1 200 OK\r\nContent-Length: LEN\r\n\r\nANSWER", false),
-    ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nCHUNKS\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", false),
+    (
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nCHUNKS\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+        false,
+    ),
     ("HTTP/1.1 200 OK\r\nContent-Length: LEN\r\nContent-Type: text/html\r\nSet-Cookie: a=b\r\n\r\nANSWER", true),
 ];
 
@@ -150,7 +156,9 @@ fn exactly_the_limit_is_within_it() {
         let answer = result_body(seen, &format!("\"{}\"", "x".repeat(4096 - empty)));
         match seen.nth {
             0 => Reply::http(200, &[], &answer),
-            1 => Reply::raw(format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n{answer}\r\n0\r\n\r\n")),
+            1 => Reply::raw(format!(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n{answer}\r\n0\r\n\r\n"
+            )),
             _ => Reply::raw(format!("HTTP/1.1 200 OK\r\n\r\n{answer}")).then_close(),
         }
     });
@@ -163,7 +171,10 @@ fn exactly_the_limit_is_within_it() {
 #[test]
 fn a_bomb_of_headers_is_no_answer_and_costs_no_memory() {
     let endless = |seen: &Seen| match seen.nth {
-        0 => format!("HTTP/1.1 200 OK\r\n{}", "X-Bomb: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n".repeat(40_000)),
+        0 => format!(
+            "HTTP/1.1 200 OK\r\n{}",
+            "X-Bomb: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n".repeat(40_000)
+        ),
         1 => format!("HTTP/1.1 200 OK\r\nX: {}", "y".repeat(2 << 20)),
         2 => "HTTP/1.1 100 Continue\r\n\r\n".repeat(10_000),
         3 => format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: b\r\n".repeat(300)),
@@ -184,7 +195,8 @@ fn a_bomb_of_headers_is_no_answer_and_costs_no_memory() {
 fn an_answer_before_the_request_is_whole_is_still_judged() {
     // A node that refuses a large body on seeing its head, and does not read the rest.
     let gate = Gate::default();
-    let node = Upstream::refusing_early("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", &gate);
+    let node =
+        Upstream::refusing_early("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", &gate);
     let other = Upstream::answering("\"other\"");
     let gateway = Setup::at(&[node.address, other.address]).server("max_request_bytes = \"32MiB\"").start();
     let params = format!("[\"{}\"]", "z".repeat(16 << 20));
