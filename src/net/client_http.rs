@@ -9,7 +9,7 @@ use crate::net::exchange::{self, Context};
 use crate::net::inbox::Inbox;
 use crate::net::reply::{self, BatchReply, Frame, Reply};
 use crate::net::ring::{self, Cut, Stream};
-use crate::net::shard::{Current, Presence, Shard};
+use crate::net::shard::{Current, LAST_REQUEST_NS, Presence, Shard};
 use crate::shared::snapshot_cell::Phase;
 use crate::wire::http1::{Coding, HeadLimits};
 use crate::wire::http1_chunked::Chunked;
@@ -143,10 +143,9 @@ impl Connection {
         let mut begun = false;
         if self.inbox.is_empty() {
             self.presence.idle(true);
-            if self.shard.draining() {
-                return Ok(None);
-            }
-            self.stream.arm(self.now_ns + server.idle_timeout_ns, Cut::Read, self.now_ns);
+            let last = self.shard.draining().then_some(LAST_REQUEST_NS);
+            let patience_ns = server.idle_timeout_ns.min(last.unwrap_or(Nanos::MAX));
+            self.stream.arm(self.now_ns + patience_ns, Cut::Read, self.now_ns);
         }
         loop {
             if !self.inbox.is_empty() {

@@ -150,6 +150,24 @@ impl Watch {
         })
     }
 
+    fn arm(self: &Rc<Watch>, deadline_ns: Nanos, cut: Cut, now_ns: Nanos) {
+        self.cut.set(cut);
+        self.deadline_ns.set(deadline_ns);
+        let visit_ns = self.visit_ns.get();
+        // Scheduled early enough already? That is the common case, and it costs nothing.
+        if visit_ns > deadline_ns.saturating_add(TICK_NS) && deadline_ns != NEVER {
+            let at = round_up(deadline_ns.clamp(now_ns + 1, now_ns + HORIZON_NS));
+            WHEEL.with(|wheel| wheel.put(self.clone(), at));
+        }
+    }
+
+    /// Brings the deadline forward to `deadline_ns`, if it is later.
+    pub fn hasten(self: &Rc<Watch>, deadline_ns: Nanos, now_ns: Nanos) {
+        if self.deadline_ns.get() > deadline_ns {
+            self.arm(deadline_ns, self.cut.get(), now_ns);
+        }
+    }
+
     /// Cuts the socket now: whatever waits on it ends.
     pub fn cut(&self, how: Cut) {
         let fd = self.fd.get();
@@ -258,14 +276,7 @@ impl Stream {
 
     /// From now on the socket is cut at `deadline_ns`.
     pub fn arm(&self, deadline_ns: Nanos, cut: Cut, now_ns: Nanos) {
-        self.watch.cut.set(cut);
-        self.watch.deadline_ns.set(deadline_ns);
-        let visit_ns = self.watch.visit_ns.get();
-        // Scheduled early enough already? That is the common case, and it costs nothing.
-        if visit_ns > deadline_ns.saturating_add(TICK_NS) && deadline_ns != NEVER {
-            let at = round_up(deadline_ns.clamp(now_ns + 1, now_ns + HORIZON_NS));
-            WHEEL.with(|wheel| wheel.put(self.watch.clone(), at));
-        }
+        self.watch.arm(deadline_ns, cut, now_ns);
     }
 
     /// No deadline until the next `arm`.

@@ -21,6 +21,10 @@ use std::sync::Arc;
 /// Idle connections looked at per pool and sweep.
 const SWEEP_MOST: usize = 64;
 
+/// So long a draining shard waits for the next request of an idle connection, whose answer tells the client
+/// that the connection ends. Closed at once, it would lose the request of a busy client that is on its way.
+pub const LAST_REQUEST_NS: Nanos = SECOND;
+
 /// What one shard owns.
 pub struct Shard {
     /// Which one it is.
@@ -158,9 +162,8 @@ impl Shard {
             listeners.iter().for_each(|listener| listener.cut(Cut::Both));
             let live = self.current().live.clone();
             self.cells(&live).accepting.set(0);
-            // Whoever waits for a request would wait for ever; a request that is on its way is still read.
             let idle: Vec<_> = self.clients.borrow().values().filter(|client| client.idle.get()).cloned().collect();
-            idle.iter().for_each(|client| client.watch.cut(Cut::Read));
+            idle.iter().for_each(|client| client.watch.hasten(now_ns + LAST_REQUEST_NS, now_ns));
         }
         !(self.draining.get() && self.clients() == 0)
     }

@@ -68,12 +68,6 @@ impl Setup {
         self.circuit("consecutive_failures = 4000000000")
     }
 
-    /// Lines for each `[[endpoint]]`.
-    pub fn each(mut self, lines: &str) -> Setup {
-        self.endpoints.iter_mut().for_each(|(_, own)| *own += &format!("{lines}\n"));
-        self
-    }
-
     /// Lines for one `[[endpoint]]`; a line for `url` replaces its own.
     pub fn endpoint(mut self, at: usize, lines: &str) -> Setup {
         let own = &mut self.endpoints[at].1;

@@ -104,11 +104,6 @@ impl Reply {
         Reply(vec![Step::Write(bytes.as_ref().to_vec())])
     }
 
-    /// These bytes, one at a time.
-    pub fn drip(bytes: impl AsRef<[u8]>) -> Reply {
-        Reply(vec![Step::Drip(bytes.as_ref().to_vec())])
-    }
-
     /// A whole HTTP response with `Content-Length`.
     pub fn http(status: u16, headers: &[&str], body: &str) -> Reply {
         Reply::raw(response(status, headers, body))
@@ -153,6 +148,15 @@ impl Reply {
     pub fn then(mut self, next: Reply) -> Reply {
         self.0.extend(next.0);
         self
+    }
+
+    /// The same bytes, one at a time.
+    pub fn dripping(self) -> Reply {
+        let drip = |step| match step {
+            Step::Write(bytes) => Step::Drip(bytes),
+            other => other,
+        };
+        Reply(self.0.into_iter().map(drip).collect())
     }
 
     /// This, and then the end of the connection.
@@ -416,6 +420,27 @@ fn read_request(stream: &mut TcpStream, buf: &mut VecDeque<u8>) -> Option<(Strin
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             _ => return None,
         }
+    }
+}
+
+/// An upstream that answers on seeing the first bytes of a request, and reads no more.
+pub struct EarlyRefusal {
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Upstream {
+    /// Starts one that holds its connection until the gate opens.
+    pub fn refusing_early(answer: &'static str, gate: &Gate) -> EarlyRefusal {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (address, gate) = (listener.local_addr().unwrap(), gate.clone());
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 64]);
+            let _ = stream.write_all(answer.as_bytes());
+            gate.pass();
+        });
+        EarlyRefusal { address }
     }
 }
 
