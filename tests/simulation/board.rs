@@ -6,7 +6,7 @@
 
 use ringway::logic::circuit::{Admission, State, Streak, Word};
 use ringway::logic::failover::World;
-use ringway::logic::snapshot::{CircuitRule, EndpointIx};
+use ringway::logic::snapshot::{CircuitRule, EndpointIx, TARGETS_MAX};
 use ringway::logic::units::{MS, Nanos};
 use ringway::logic::verdict::CircuitNote;
 use std::cell::RefCell;
@@ -115,7 +115,9 @@ impl World for Board {
             let wrong = format!("{endpoint:?} says {said:?}, and it is {right:?} ({:?})", circuit.shadow);
             self.wrong.borrow_mut().get_or_insert(wrong);
         }
-        self.asked.borrow_mut().push((endpoint, said));
+        let mut asked = self.asked.borrow_mut();
+        asked.push((endpoint, said));
+        assert!(asked.len() <= 2 * TARGETS_MAX, "violation: the machine asks without end");
         said
     }
 }

@@ -9,25 +9,39 @@ const BINS: usize = 64;
 
 #[derive(Debug, Clone)]
 pub struct Draws {
-    /// First choices, and those after a removal.
-    bins: [[u64; BINS]; 2],
+    /// First choices, those after a removal, and how far those are from the choice before: if the one told
+    /// anything about the other, that distance would not be uniform.
+    bins: [[u64; BINS]; 3],
 }
 
 impl Draws {
     pub fn new() -> Draws {
-        Draws { bins: [[0; BINS]; 2] }
+        Draws { bins: [[0; BINS]; 3] }
     }
 
-    pub fn count(&mut self, route: &Route, choice: Choice, later: bool, random: &mut Random) {
+    /// The number that stands for a choice.
+    pub fn value(route: &Route, choice: Choice, random: &mut Random) -> f64 {
         let weight = |at: u8| f64::from(route.targets[usize::from(at)].weight);
         let (mut below, mut total) = (0.0, 0.0);
         for at in positions(choice.among) {
             below += if at < choice.at { weight(at) } else { 0.0 };
             total += weight(at);
         }
-        let value = (below + random.unit() * weight(choice.at)) / total;
+        (below + random.unit() * weight(choice.at)) / total
+    }
+
+    pub fn first(&mut self, value: f64) {
+        self.count(0, value);
+    }
+
+    pub fn later(&mut self, value: f64, before: f64) {
+        self.count(1, value);
+        self.count(2, (value - before).rem_euclid(1.0));
+    }
+
+    fn count(&mut self, which: usize, value: f64) {
         let bin = ((value * BINS as f64) as usize).min(BINS - 1);
-        self.bins[usize::from(later)][bin] += 1;
+        self.bins[which][bin] += 1;
     }
 
     pub fn add(&mut self, other: &Draws) {
@@ -35,13 +49,13 @@ impl Draws {
         mine.zip(other.bins.iter().flatten()).for_each(|(mine, theirs)| *mine += theirs);
     }
 
-    pub fn counted(&self) -> [u64; 2] {
+    pub fn counted(&self) -> [u64; 3] {
         self.bins.map(|bins| bins.iter().sum())
     }
 
     /// With 63 degrees of freedom a right chooser passes 150 once in about 10^9 runs.
     pub fn objection(&self) -> Option<String> {
-        for (bins, which) in self.bins.iter().zip(["first", "later"]) {
+        for (bins, which) in self.bins.iter().zip(["first", "later", "successive"]) {
             let expected = bins.iter().sum::<u64>() as f64 / BINS as f64;
             // Too few to say anything.
             if expected < 5.0 {

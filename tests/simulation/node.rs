@@ -69,7 +69,7 @@ pub struct Node {
 impl Node {
     pub fn new(random: &mut Random) -> Node {
         let badness = random.pick(&[0, 1, 3, 5, 8, 10]);
-        let steadiness_ns = random.between(100 * MS, 20 * SECOND);
+        let steadiness_ns = random.between(50 * MS, 5 * SECOND);
         let mut node = Node { mood: Mood::Healthy, steadiness_ns, badness, cured: false, received: 0, executed: 0 };
         node.turn(random);
         node

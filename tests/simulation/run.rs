@@ -4,7 +4,7 @@
 use crate::simulation::board::{Board, Glimpse, Passed, Permit, Trip};
 use crate::simulation::draws::Draws;
 use crate::simulation::node::{Ending, Node};
-use crate::simulation::oracle::{Line, Oracle};
+use crate::simulation::oracle::{Choice, Line, Oracle};
 use crate::simulation::random::Random;
 use crate::simulation::scene::{Scene, class};
 use crate::simulation::table::{self, How, Meaning, Row};
@@ -54,6 +54,15 @@ struct Live {
     unsent: u32,
     reached: u32,
     waits_for_permit: bool,
+    /// The last weighted choice, as a number.
+    drawn: Option<f64>,
+}
+
+/// Where the members of one batch start.
+#[derive(Debug, Clone, Copy)]
+struct Shared {
+    draw: u64,
+    at: u8,
 }
 
 /// What happened in one seed or in many: to show that the simulation went there.
@@ -86,8 +95,8 @@ pub struct Run {
     now_ns: Nanos,
     to_arrive: u64,
     deadline_ns: Option<Nanos>,
-    /// First query of the Call that shared its draw last: road, draw, position.
-    shared: Option<(usize, u64, u8)>,
+    /// Where the last batch started.
+    shared: Option<Shared>,
     current: Option<u32>,
     reached: u64,
     tally: Tally,
@@ -282,6 +291,7 @@ impl Run {
             unsent: 0,
             reached: 0,
             waits_for_permit: false,
+            drawn: None,
         };
         self.calls.insert(id, live);
         self.tally.most_in_flight = self.tally.most_in_flight.max(self.calls.len() as u64);
@@ -299,26 +309,10 @@ impl Run {
         let action = live.machine.next(&road.route, &self.board, self.now_ns, &mut || random.bits());
         let choices = live.oracle.decided(road, &self.board, self.now_ns, &action)?;
         if road.route.strategy == Strategy::Weighted {
-            for (at, choice) in choices.iter().enumerate() {
-                let first = at == 0 && live.oracle.history.len() == choices.len() + 1;
-                // Members of a batch share the first draw, so only the first of them says something about it.
-                let repeated = first
-                    && live.first_draw.is_some_and(
-                        |draw| matches!(self.shared, Some((road, last, _)) if (road, last) == (live.road, draw)),
-                    );
-                if let (true, Some(draw)) = (first, live.first_draw) {
-                    match self.shared {
-                        Some((road, last, place)) if (road, last) == (live.road, draw) && place != choice.at => {
-                            return Err(format!("one batch starts at positions {place} and {}", choice.at));
-                        }
-                        _ => self.shared = Some((live.road, draw, choice.at)),
-                    }
-                }
-                if !repeated && (first || choice.among.count_ones() <= 12) {
-                    self.tally.draws.count(&road.route, *choice, !first, random);
-                }
-            }
+            let begins = live.oracle.history.len() == choices.len() + 1;
+            self.drawn(id, &choices, begins)?;
         }
+        let Some(live) = self.calls.get_mut(&id) else { return Ok(()) };
         match action {
             Action::Attempt { endpoint, until_ns, probe } => {
                 (live.endpoint, live.until_ns, live.permit) = (endpoint, until_ns, None);
@@ -332,6 +326,39 @@ impl Run {
             Action::Finish(finish) => self.finished(id, finish),
             Action::Await => Err("waits for nothing".into()),
         }
+    }
+
+    /// Counts weighted choices; `begins`: they are the first ones of their Call.
+    fn drawn(&mut self, id: u32, choices: &[Choice], begins: bool) -> Checked<()> {
+        let Some(live) = self.calls.get_mut(&id) else { return Ok(()) };
+        let route = &self.scene.road(live.road).route;
+        for (at, choice) in choices.iter().enumerate() {
+            // Sums over a hundred targets are done once a Call.
+            let first = begins && at == 0;
+            if !first && choice.among.count_ones() > 12 {
+                live.drawn = None;
+                continue;
+            }
+            let value = Draws::value(route, *choice, &mut self.random);
+            match (first, live.drawn) {
+                (true, _) => {
+                    // Members of a batch share the first draw, so only one of them says something about it.
+                    let known = live.first_draw.and_then(|draw| self.shared.filter(|shared| shared.draw == draw));
+                    match known {
+                        Some(shared) if shared.at != choice.at => {
+                            return Err(format!("one batch starts at positions {} and {}", shared.at, choice.at));
+                        }
+                        Some(_) => {}
+                        None => self.tally.draws.first(value),
+                    }
+                    self.shared = live.first_draw.map(|draw| Shared { draw, at: choice.at }).or(self.shared);
+                }
+                (false, Some(before)) => self.tally.draws.later(value, before),
+                (false, None) => {}
+            }
+            live.drawn = Some(value);
+        }
+        Ok(())
     }
 
     fn glimpse(&mut self, id: u32) -> Checked<()> {

@@ -34,7 +34,7 @@ impl Scene {
             rules: (0..endpoints).map(|_| rule(random)).collect(),
             roads,
             solo,
-            pace_ns: random.pick(&[MS / 5, MS, 4 * MS, 20 * MS]),
+            pace_ns: random.pick(&[MS / 5, 2 * MS, 10 * MS, 50 * MS]),
         }
     }
 
@@ -53,9 +53,10 @@ impl Scene {
 }
 
 fn rule(random: &mut Random) -> CircuitRule {
-    let cooldown_ns = random.between(20, 2_000) * MS + random.below(3) * 333;
+    let longest_ms = random.pick(&[40, 400, 2_000]);
+    let cooldown_ns = random.between(5, longest_ms) * MS + random.below(3) * 333;
     CircuitRule {
-        consecutive_failures: random.between(1, 12) as u32,
+        consecutive_failures: random.pick(&[1, 2, 3, 5, 8, 12]),
         cooldown_ns,
         // Sometimes below the first one: then nothing doubles.
         max_cooldown_ns: random.between(cooldown_ns / 2, 16 * cooldown_ns),
