@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Calls of the simulation for one bug.
 const CALLS: &str = "150000";
 /// A check takes some seconds at most.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 const MANIFEST: &str = r#"[workspace]
 

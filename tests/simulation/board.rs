@@ -79,9 +79,17 @@ pub struct Passed {
     pub returned: u64,
     pub expired: u64,
     pub doublings_most: u32,
+    /// Cooldowns that jitter made clearly shorter.
+    pub shortened: u64,
 }
 
 impl Passed {
+    /// Cooldowns within ±10 % are under 97 % in about every third case.
+    pub fn objection(&self) -> Option<String> {
+        let uniform = self.reopened >= 200 && self.shortened < self.reopened / 10;
+        uniform.then(|| format!("cooldowns have no jitter: {} of {} shortened", self.shortened, self.reopened))
+    }
+
     pub fn add(&mut self, other: &Passed) {
         self.trips += other.trips;
         self.probes += other.probes;
@@ -90,6 +98,7 @@ impl Passed {
         self.reopened += other.reopened;
         self.returned += other.returned;
         self.expired += other.expired;
+        self.shortened += other.shortened;
         self.doublings_most = self.doublings_most.max(other.doublings_most);
     }
 }
@@ -317,6 +326,7 @@ impl Circuit {
                     .map_err(|why| format!("cooldown number {} {why}", shadow.openings))?;
                 shadow.until_ns = until_ns;
                 passed.reopened += 1;
+                passed.shortened += u64::from(until_ns - now_ns < full_ns / 100 * 97);
                 passed.doublings_most = passed.doublings_most.max(shadow.openings - 1);
             }
             (false, CircuitNote::Success, State::Closed) => {

@@ -506,11 +506,16 @@ impl Run {
     }
 
     fn at_the_end(&mut self) -> Checked<()> {
-        self.current = self.calls.keys().next().copied();
-        if let Some(id) = self.calls.keys().find(|id| self.calls[id].oracle.attempts() == 0) {
-            return Err(format!("Call {id} never moved"));
+        // The last knocks may still be under way; callers' Calls have all ended.
+        let callers = self.calls.iter().find(|(_, live)| live.road < self.scene.roads.len());
+        self.current = callers.map(|(id, _)| *id);
+        if let Some(id) = self.current {
+            return Err(format!("Call {id} has not ended"));
         }
-        self.current = None;
+        let ended: u64 = self.tally.ends.values().sum();
+        if ended + self.tally.lost + self.calls.len() as u64 != self.tally.calls {
+            return Err(format!("{ended} ends of {} Calls", self.tally.calls));
+        }
         if let Some(endpoint) = (0..self.board.endpoints()).find(|at| !self.board.is_closed(*at)) {
             return Err(format!("Endpoint {endpoint} works again, and its Circuit has not closed"));
         }
