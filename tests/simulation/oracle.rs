@@ -17,6 +17,8 @@ pub struct Road {
     pub place: Vec<Option<u8>>,
     /// The candidate filter lets weights of 0 through; the choice must not.
     pub loose: bool,
+    /// Its Calls must seldom be repeated: half-open Circuits stay so for long.
+    pub effects: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -136,6 +138,8 @@ impl Oracle {
         let before = self.remaining & !self.deferred;
         let among = if before == 0 { self.remaining } else { before };
         must!(among & bit != 0, "{endpoint:?} was put off, and others remain");
+        // The last resorts may be asked more than once: only fresh ones are fair draws.
+        let fair = self.deferred & bit == 0;
         match said {
             Admission::Reject { until_ns } => {
                 self.remaining &= !bit;
@@ -144,7 +148,7 @@ impl Oracle {
             Admission::Probe if !self.repeatable() => self.deferred |= bit,
             Admission::Probe | Admission::Admit => {}
         }
-        Ok(Choice { at, among })
+        Ok(Choice { at, among, fair })
     }
 
     fn attempt(&mut self, road: &Road, board: &Board, now_ns: Nanos, endpoint: EndpointIx, probe: bool) -> Checked<()> {
@@ -161,17 +165,23 @@ impl Oracle {
             Admission::Reject { .. } => return Err(format!("an attempt at {endpoint:?}, whose Circuit is open")),
         }
         let others = self.remaining & !bit;
+        let admits = |at: &u8| board.right(road.route.targets[usize::from(*at)].endpoint, now_ns) == Admission::Admit;
         if probe && !self.repeatable() {
-            let fresh = positions(others & !self.deferred);
-            let admits = |at: u8| board.right(road.route.targets[usize::from(at)].endpoint, now_ns) == Admission::Admit;
-            if let Some(other) = fresh.into_iter().find(|at| admits(*at)) {
+            // One that was put off and has closed meanwhile is not looked at again before the others.
+            let candidates = positions(others & !self.deferred);
+            if let Some(other) = candidates.iter().find(|at| admits(at)) {
                 return Err(format!("what must not be repeated probes, and position {other} admits"));
             }
         }
         if road.route.strategy == Strategy::Priority {
             let before = others & (bit - 1);
-            let passed = if self.deferred & bit == 0 { before & !self.deferred } else { before & self.deferred };
-            must!(passed == 0, "position {at} before {}", passed.trailing_zeros());
+            let passed = match (self.deferred & bit == 0, probe) {
+                (true, _) => positions(before & !self.deferred),
+                (false, true) => positions(before & self.deferred),
+                // Among the last resorts one that admits goes first.
+                (false, false) => positions(before & self.deferred).into_iter().filter(admits).collect(),
+            };
+            must!(passed.is_empty(), "position {at} before {passed:?}");
         }
         self.remaining = others;
         self.deferred &= !bit;
@@ -265,6 +275,8 @@ impl Oracle {
 pub struct Choice {
     pub at: u8,
     pub among: u128,
+    /// The draw was made among exactly those.
+    pub fair: bool,
 }
 
 /// The wait in *exhausted* means something only where the Endpoint was busy.

@@ -335,7 +335,7 @@ impl Run {
         for (at, choice) in choices.iter().enumerate() {
             // Sums over a hundred targets are done once a Call.
             let first = begins && at == 0;
-            if !first && choice.among.count_ones() > 12 {
+            if !choice.fair || (!first && choice.among.count_ones() > 12) {
                 live.drawn = None;
                 continue;
             }

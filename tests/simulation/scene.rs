@@ -91,7 +91,8 @@ fn road(random: &mut Random, endpoints: usize) -> Road {
         attempt_timeout_ns: random.between(50 * MS, 3 * SECOND),
         version: 1,
     };
-    placed(route, endpoints, loose)
+    let effects = !loose && random.once_in(3);
+    placed(route, endpoints, loose, effects)
 }
 
 fn lane(endpoint: usize, endpoints: usize, attempt_timeout_ns: Nanos) -> Road {
@@ -105,21 +106,24 @@ fn lane(endpoint: usize, endpoints: usize, attempt_timeout_ns: Nanos) -> Road {
         attempt_timeout_ns,
         version: 1,
     };
-    placed(route, endpoints, false)
+    placed(route, endpoints, false, false)
 }
 
-fn placed(route: Route, endpoints: usize, loose: bool) -> Road {
+fn placed(route: Route, endpoints: usize, loose: bool, effects: bool) -> Road {
     let mut place = vec![None; endpoints];
     for (target, at) in route.targets.iter().zip(0u8..) {
         place[usize::from(target.endpoint.0)] = Some(at);
     }
-    Road { route, place, loose }
+    Road { route, place, loose, effects }
 }
 
 /// A Call of any class; where a Route lets weights of 0 through, one that never defers.
 pub fn class(random: &mut Random, road: &Road) -> (Class, bool) {
     if road.loose {
         return (random.pick(&[Class::Stateless, Class::SignedBroadcast]), false);
+    }
+    if road.effects && !random.once_in(50) {
+        return (random.pick(&[Class::Local, Class::Effect, Class::Unrecognised]), random.once_in(8));
     }
     let class = random.pick(&[
         Class::Stateless,
