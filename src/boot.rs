@@ -59,7 +59,7 @@ pub fn start(snapshot: Snapshot) -> Result<Running, Failure> {
     let shards = if server.shards == 0 { host::default_shards(cpus.len()) } else { server.shards };
     host::raise_open_files(server.max_connections);
     let driver = choose_driver(server.driver)?;
-    let listen = host::bind_all(&server.listen, shards)?;
+    let listen = host::bind_all(&server.listen, shards).map_err(Failure)?;
     let admin_listener =
         TcpListener::bind(server.admin).map_err(|error| Failure(format!("admin {}: {error}", server.admin)))?;
     let addresses = resolve_names(&snapshot, None);

@@ -1,6 +1,5 @@
 //! What this machine has to offer: CPUs, limits, and sockets to listen on.
 
-use crate::boot::Failure;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
@@ -17,10 +16,10 @@ pub type Bound = (Option<SocketAddr>, Vec<TcpListener>);
 ///
 /// # Errors
 /// The address that can't be had, and why.
-pub fn bind_all(addresses: &[SocketAddr], shards: usize) -> Result<Vec<Bound>, Failure> {
+pub fn bind_all(addresses: &[SocketAddr], shards: usize) -> Result<Vec<Bound>, String> {
     addresses
         .iter()
-        .map(|address| bind(*address, shards).map_err(|error| Failure(format!("listen {address}: {error}"))))
+        .map(|address| bind(*address, shards).map_err(|error| format!("listen {address}: {error}")))
         .collect()
 }
 

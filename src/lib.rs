@@ -22,6 +22,7 @@
 //! | 1 | `config` | files that people write |
 //! | 2 | `net` | ring, sockets, clock |
 //! | 2 | `ops` | people: admin port, metrics, log |
+//! | 2 | `host` | what this machine offers: CPUs, limits, sockets to listen on |
 //! | 3 | `boot`, `demo` | everything: they decide what exists |
 
 /// Rank 0. Decisions: no clock, fd, thread, atomic, async, unsafe or heap allocation per Call.

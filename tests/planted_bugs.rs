@@ -43,7 +43,7 @@ fn every_planted_bug_is_caught_by_the_checks_that_are_named() {
 
 fn note(wrong: &Mutex<Vec<String>>, name: &str, result: Result<String, String>) {
     match result {
-        Ok(how) => println!("{name}: {how}"),
+        Ok(how) => eprintln!("{name}: {how}"),
         Err(why) => wrong.lock().expect("no thread panicked").push(format!("{name}: {why}")),
     }
 }

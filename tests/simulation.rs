@@ -65,15 +65,15 @@ fn many(seeds: &[u64]) -> Tally {
 #[test]
 fn no_call_ends_wrongly_over_many_seeds() {
     if let Some(seed) = setting("SIM_SEED") {
-        println!("{:#?}", many(&[seed]));
+        eprintln!("{:#?}", many(&[seed]));
         return;
     }
     let calls = setting("SIM_CALLS").unwrap_or(CALLS);
     let fresh = RandomState::new().build_hasher().finish();
-    println!("fresh seed: SIM_SEED={fresh}");
+    eprintln!("fresh seed: SIM_SEED={fresh}");
     let seeds: Vec<u64> = (1..=calls.div_ceil(CALLS_OF_A_SEED)).chain([fresh]).collect();
     let tally = many(&seeds);
-    println!("{tally:#?}");
+    eprintln!("{tally:#?}");
     assert!(tally.calls >= calls, "{} Calls", tally.calls);
     if let Some(why) = tally.draws.objection().or_else(|| tally.passed.objection()) {
         panic!("violation: {why}");

@@ -7,13 +7,14 @@ pub const FILE_LINES_MAX: usize = 600;
 pub const FUNCTION_LINES_MAX: usize = 70;
 
 /// Rooms and their ranks; imports go strictly down. `demo` starts what `boot` builds, and `main` both.
-const RANKS: [(&str, u8); 9] = [
+const RANKS: [(&str, u8); 10] = [
     ("logic", 0),
     ("wire", 1),
     ("shared", 1),
     ("config", 1),
     ("net", 2),
     ("ops", 2),
+    ("host", 2),
     ("boot", 3),
     ("demo", 4),
     ("main", 5),

@@ -70,6 +70,11 @@ pub fn files(root: &Path, places: &[&str], endings: &[&str]) -> Vec<(String, Str
     let mut found = Vec::new();
     let mut open: Vec<_> = places.iter().map(|place| root.join(place)).collect();
     while let Some(path) = open.pop() {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        // What a test installed is not ours.
+        if name == "node_modules" || (name.starts_with('.') && name != ".ci") {
+            continue;
+        }
         if path.is_dir() {
             let entries = fs::read_dir(&path).expect("a folder of the repository can be listed");
             open.extend(entries.map(|entry| entry.expect("an entry can be read").path()));

@@ -274,11 +274,14 @@ impl Gateway {
     }
 
     /// Asks it to leave.
-    #[allow(unsafe_code)]
     pub fn terminate(&self) {
-        let pid = libc::pid_t::try_from(self.child.id()).unwrap();
-        // SAFETY: kill takes two numbers; the child was not waited for, so the number is still its own.
-        unsafe { libc::kill(pid, libc::SIGTERM) };
+        self.signal(rustix::process::Signal::TERM);
+    }
+
+    /// Sends a signal. The child was not waited for, so the number is still its own.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
     }
 
     /// Waits until it has left.
