@@ -17,6 +17,7 @@ mod gateway {
     mod matrix_causes;
     mod metrics;
     mod pool;
+    mod reload;
     mod secrets;
     mod upstream;
     mod upstream_framing;
