@@ -7,7 +7,7 @@ use crate::logic::snapshot::{Driver, Endpoint, Snapshot};
 use crate::logic::versions;
 use crate::net::ring::{self, Kind, Ring};
 use crate::net::shard;
-use crate::ops::{admin, log};
+use crate::ops::{admin, incidents, log};
 use crate::shared::snapshot_cell::{Live, Phase, World};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -67,6 +67,7 @@ pub fn start(snapshot: Snapshot) -> Result<Running, Failure> {
     let bound: Vec<SocketAddr> = listen.iter().filter_map(|(at, _)| *at).collect();
     let admin = admin_listener.local_addr().map_err(|error| Failure(format!("admin: {error}")))?;
     admin::start(admin_listener, world.clone(), ring::now).map_err(|error| Failure(format!("admin: {error}")))?;
+    incidents::start(&world).map_err(|error| Failure(format!("incidents: {error}")))?;
     let mut per_shard: Vec<Vec<TcpListener>> = (0..shards).map(|_| Vec::new()).collect();
     for (_, sockets) in listen {
         per_shard.iter_mut().zip(sockets).for_each(|(own, socket)| own.push(socket));
@@ -181,6 +182,7 @@ fn leave(running: Running) -> Result<u8, Failure> {
     if !running.join(Some(Duration::from_nanos(server.shutdown_grace_ns))) {
         tracing::warn!("shutdown_grace is over: what was still in flight is cut off");
     }
+    incidents::drain(live.board.journal());
     tracing::info!("stopped");
     Ok(0)
 }

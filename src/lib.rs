@@ -32,12 +32,15 @@ pub mod logic {
     pub mod circuit;
     pub mod failover;
     pub mod fault;
+    pub mod limiter;
     pub mod methods;
+    pub mod rest;
     pub mod routing;
     pub mod snapshot;
     pub mod units;
     pub mod verdict;
     pub mod versions;
+    pub mod window;
 }
 
 /// Rank 1. Bytes to values and back; no sockets.
@@ -59,8 +62,12 @@ pub mod wire {
 
 /// Rank 1. Memory that several shards see; the only room that defines atomics.
 pub mod shared {
+    pub mod atomic;
+    pub mod budget;
     pub mod circuit_board;
+    pub mod circuit_cells;
     pub mod counters;
+    pub mod journal;
     pub mod snapshot_cell;
 }
 
@@ -97,6 +104,7 @@ pub mod net {
 /// Rank 2. People: the admin port, metrics, the log.
 pub mod ops {
     pub mod admin;
+    pub mod incidents;
     pub mod log;
     pub mod metrics;
 }

@@ -6,6 +6,7 @@
 
 mod simulation {
     pub mod board;
+    pub mod counts;
     pub mod draws;
     pub mod node;
     pub mod oracle;
@@ -91,6 +92,13 @@ fn went_everywhere(tally: &Tally) {
     let passed = &tally.passed;
     for (times, what) in [
         (passed.trips, "Circuits that opened"),
+        (passed.trips_by_ratio, "Circuits that opened by their share of failures"),
+        (passed.rests_asked, "rests that were asked for"),
+        (passed.rests_unasked, "rests that nobody asked for"),
+        (passed.busy_without_rest, "busy answers that were too few for a rest"),
+        (passed.spent, "attempts of a budget"),
+        (passed.overspent, "races for the last of a budget"),
+        (passed.impatient, "callers that waited for a second and left"),
         (passed.probes, "probes"),
         (passed.races_lost, "races for a permit"),
         (passed.closed, "probes that closed a Circuit"),

@@ -217,8 +217,6 @@ mod tests {
             ("«compression = true", "server.compression"),
             ("«max_buffered_bytes = \"1GiB\"", "server.max_buffered_bytes"),
             ("[log]\n«sample = 10", "log.sample"),
-            ("[circuit]\n«failure_ratio = 0.5", "circuit.failure_ratio"),
-            ("[circuit]\n«min_samples = 20", "circuit.min_samples"),
             ("[«websocket]\nmax_inflight = 1", "websocket"),
             ("[«limits]\nip.json_rpc = { rps = 1 }", "limits"),
             ("[[«account]]\nid = \"a\"", "account"),
@@ -234,13 +232,11 @@ mod tests {
             ("«tls = { ca = \"c\" }", "tls"),
             ("«gzip = true", "gzip"),
             ("«warm = 1", "warm"),
-            ("«rps = 1", "rps"),
             ("«tier = \"archive\"", "tier"),
             ("«state_blocks = 128", "state_blocks"),
             ("«client = \"geth\"", "client"),
             ("«capabilities = [\"ots\"]", "capabilities"),
             ("«filter_tag = \"a1b2c3d4\"", "filter_tag"),
-            ("circuit = { «failure_ratio = 0.1 }", "circuit.failure_ratio"),
         ] {
             faulty(&with("enabled = true", line), &format!("endpoint[geth-1].{key}"), &["not built yet; remove it"]);
         }
@@ -286,7 +282,6 @@ mod tests {
         );
         faulty(&with("enabled = true", "warm = «\"0\""), "endpoint[geth-1].warm", &["whole number"]);
         faulty(&with("shards = 2", "trusted_proxies = «\"\""), "server.trusted_proxies", &["must be a list"]);
-        faulty(&with("shards = 2", "[circuit]\nfailure_ratio = «2.0"), "circuit.failure_ratio", &["from 0 to 1"]);
     }
 
     #[test]
@@ -317,6 +312,12 @@ mod tests {
             faulty(&with("shards = 2", typed), &format!("server.{key}"), &[says]);
         }
         sound(&with("shards = 2", "shutdown_delay = \"0s\"\nshutdown_grace = \"0s\"\nmax_request_bytes = 4096"));
+        for ratio in ["«2.0", "«0", "«0.0", "«-1", "«nan"] {
+            let text = with("shards = 2", &format!("[circuit]\nfailure_ratio = {ratio}"));
+            faulty(&text, "circuit.failure_ratio", &["above 0 and up to 1", "0.5"]);
+        }
+        let own = with("enabled = true", "circuit = { min_samples = «0 }");
+        faulty(&own, "endpoint[geth-1].circuit.min_samples", &["at least 1"]);
         let text = with("shards = 2", "[log]\nlevel = «\"warning\"");
         faulty(&text, "log.level", &["must be \"error\", \"warn\", \"info\", \"debug\" or \"trace\""]);
     }

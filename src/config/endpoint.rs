@@ -4,6 +4,7 @@ use super::fault::{Faults, nearest};
 use super::file::View;
 use super::server::circuit;
 use super::url;
+use crate::logic::limiter::Rate;
 use crate::logic::snapshot::{CircuitRule, Endpoint, EndpointIx, Protocol, Secret, Url};
 use std::collections::HashMap;
 
@@ -129,6 +130,7 @@ fn endpoint(view: &View<'_>, base: CircuitRule, valid: &mut Vec<Endpoint>, fault
     });
     let headers = headers(view, url.as_ref(), faults);
     let circuit = circuit(&view.table("circuit"), Some(base), faults);
+    let budget = budget(view, faults);
     let typed = Typed {
         id: view.name("id"),
         chain: view.name("chain"),
@@ -154,9 +156,21 @@ fn endpoint(view: &View<'_>, base: CircuitRule, valid: &mut Vec<Endpoint>, fault
             idle_timeout_ns: view.number("idle_timeout"),
             max_age_ns: view.number("max_age"),
             circuit,
+            budget,
         });
     }
     typed
+}
+
+/// `rps` and `burst`: without `rps` there is no budget.
+fn budget(view: &View<'_>, faults: &mut Faults<'_>) -> Option<Rate> {
+    if view.typed("burst") && !view.typed("rps") {
+        let text = "is the size of a budget that has no rate; write rps too, or remove it";
+        faults.fault(view.at_of("burst"), view.path_of("burst"), text);
+    }
+    let whole = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    let rps = view.number_or("rps").map(whole)?;
+    Some(Rate { rps, burst: view.number_or("burst").map_or(rps, whole) })
 }
 
 fn place(url: &Url) -> (String, u16, String) {
@@ -227,6 +241,18 @@ mod tests {
         let headers: Vec<_> = endpoints[0].headers.iter().map(|(name, value)| (&**name, value.reveal())).collect();
         assert_eq!(headers, [("Z", "s3cret-of-env"), ("Authorization", "Bearer x"), ("A", "")]);
         assert_eq!((endpoints[0].connect_timeout_ns, endpoints[0].max_connections), (5 * MS, 1));
+    }
+
+    #[test]
+    fn a_budget_has_a_rate_and_its_burst_defaults_to_it() {
+        let budget = |typed| sound(&with("enabled = true", typed)).endpoints[0].budget;
+        assert_eq!(budget(""), None);
+        assert_eq!(budget("rps = 25"), Some(Rate { rps: 25, burst: 25 }));
+        assert_eq!(budget("rps = 25\nburst = 50"), Some(Rate { rps: 25, burst: 50 }));
+        let alone = with("enabled = true", "burst = «50");
+        faulty(&alone, "endpoint[geth-1].burst", &["no rate", "write rps too"]);
+        faulty(&with("enabled = true", "rps = «0"), "endpoint[geth-1].rps", &["at least 1"]);
+        faulty(&with("enabled = true", "rps = 1\nburst = «0"), "endpoint[geth-1].burst", &["at least 1"]);
     }
 
     #[test]

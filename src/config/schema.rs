@@ -10,7 +10,7 @@ pub(super) enum Kind {
     Flag,
     /// A whole number within bounds, both included.
     Count(u64, u64),
-    /// A number from 0 to 1.
+    /// A number above 0 and up to 1, kept in parts of a million.
     Ratio,
     /// A duration of at least so many nanoseconds.
     Duration(u64),
@@ -146,8 +146,8 @@ const FAILSAFE: &[Key] = &[key("max_attempts", Count(1, 10), Lit::Count(10))];
 
 const CIRCUIT: &[Key] = &[
     key("consecutive_failures", Count(1, MANY), Lit::Count(5)),
-    key("failure_ratio", Ratio, Lit::Ratio("0.5")).later(Absent),
-    key("min_samples", Count(1, MANY), Lit::Count(20)).later(Absent),
+    key("failure_ratio", Ratio, Lit::Ratio("0.5")),
+    key("min_samples", Count(1, MANY), Lit::Count(20)),
     key("window", Duration(1), Lit::Text("10s")),
     key("cooldown", Duration(1), Lit::Text("5s")),
     key("max_cooldown", Duration(1), Lit::Text("30s")),
@@ -156,8 +156,8 @@ const CIRCUIT: &[Key] = &[
 /// `circuit = { … }` on an Endpoint: what is not written comes from `[circuit]`.
 const CIRCUIT_OVERRIDE: &[Key] = &[
     key("consecutive_failures", Count(1, MANY), Absent),
-    key("failure_ratio", Ratio, Absent).later(Absent),
-    key("min_samples", Count(1, MANY), Absent).later(Absent),
+    key("failure_ratio", Ratio, Absent),
+    key("min_samples", Count(1, MANY), Absent),
     key("window", Duration(1), Absent),
     key("cooldown", Duration(1), Absent),
     key("max_cooldown", Duration(1), Absent),
@@ -235,8 +235,8 @@ const ENDPOINT: &[Key] = &[
     key("max_age", Duration(1), Lit::Text("10m")),
     key("circuit", Table(CIRCUIT_OVERRIDE), Absent),
     key("warm", Count(0, MANY), Lit::Count(0)).later(Lit::Count(0)),
-    key("rps", Count(1, MANY), Absent).later(Absent),
-    key("burst", Count(1, MANY), Absent).later(Absent),
+    key("rps", Count(1, MANY), Absent),
+    key("burst", Count(1, MANY), Absent),
     key("tier", Choice(TIERS, &[]), Lit::Text("full")).later(Absent),
     key("state_blocks", Count(0, u64::MAX), Absent).later(Absent),
     key("history_blocks", Count(0, u64::MAX), Absent).later(Absent),

@@ -3,7 +3,7 @@
 use super::fault::Faults;
 use super::file::View;
 use crate::logic::snapshot::{ATTEMPTS_MAX, CircuitRule, Driver, LogFormat, LogLevel, Secret, Server};
-use crate::logic::units::show_duration;
+use crate::logic::units::{MILLION, show_duration};
 use std::net::SocketAddr;
 
 /// Reads everything that is not about one chain.
@@ -62,8 +62,12 @@ pub(super) fn attempts(view: &View<'_>) -> u8 {
 pub(super) fn circuit(view: &View<'_>, base: Option<CircuitRule>, faults: &mut Faults<'_>) -> CircuitRule {
     let of = |name: &str, base: Option<u64>| view.number_or(name).or(base).unwrap_or(0);
     let failures = of("consecutive_failures", base.map(|rule| u64::from(rule.consecutive_failures)));
+    let ratio = of("failure_ratio", base.map(|rule| u64::from(rule.failure_ratio_ppm)));
+    let samples = of("min_samples", base.map(|rule| u64::from(rule.min_samples)));
     let rule = CircuitRule {
         consecutive_failures: u32::try_from(failures).unwrap_or(u32::MAX),
+        failure_ratio_ppm: u32::try_from(ratio).unwrap_or(MILLION).clamp(1, MILLION),
+        min_samples: u32::try_from(samples).unwrap_or(u32::MAX),
         cooldown_ns: of("cooldown", base.map(|rule| rule.cooldown_ns)),
         max_cooldown_ns: of("max_cooldown", base.map(|rule| rule.max_cooldown_ns)),
         window_ns: of("window", base.map(|rule| rule.window_ns)),
@@ -221,17 +225,20 @@ mod tests {
         let plain = sound(SOUND).endpoints[0].circuit;
         let default = CircuitRule {
             consecutive_failures: 5,
+            failure_ratio_ppm: 500_000,
+            min_samples: 20,
             cooldown_ns: 5 * SECOND,
             max_cooldown_ns: 30 * SECOND,
             window_ns: 10 * SECOND,
         };
         assert_eq!(plain, default);
-        let text = with("shards = 2", "[circuit]\nconsecutive_failures = 7\ncooldown = \"1s\"")
-            .replace("enabled = true", "circuit = { cooldown = \"2s\", window = \"3s\" }");
+        let text = with("shards = 2", "[circuit]\nconsecutive_failures = 7\nmin_samples = 9\ncooldown = \"1s\"")
+            .replace("enabled = true", "circuit = { cooldown = \"2s\", window = \"3s\", failure_ratio = 0.25 }");
         let endpoints = sound(&text).endpoints;
-        let own = CircuitRule { consecutive_failures: 7, cooldown_ns: 2 * SECOND, window_ns: 3 * SECOND, ..default };
+        let base = CircuitRule { consecutive_failures: 7, min_samples: 9, cooldown_ns: SECOND, ..default };
+        let own = CircuitRule { cooldown_ns: 2 * SECOND, window_ns: 3 * SECOND, failure_ratio_ppm: 250_000, ..base };
         assert_eq!(endpoints[0].circuit, own);
-        assert_eq!(endpoints[1].circuit, CircuitRule { consecutive_failures: 7, cooldown_ns: SECOND, ..default });
+        assert_eq!(endpoints[1].circuit, base);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::fault::{nearest, quoted};
 use super::schema::{Kind, Lit};
-use crate::logic::units::{self, Nanos, SECOND};
+use crate::logic::units::{self, MILLION, Nanos, SECOND};
 use std::borrow::Cow;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -21,7 +21,7 @@ const TEXT_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Plain {
     Flag(bool),
-    /// A count, nanoseconds or bytes.
+    /// A count, nanoseconds, bytes or parts of a million.
     Number(u64),
     Text(String),
     Texts(Vec<Text>),
@@ -68,7 +68,8 @@ pub(super) fn read(kind: Kind, value: &Spanned<DeValue<'_>>, env: Env<'_>) -> Re
 /// A default as the table of keys states it.
 pub(super) fn stated(kind: Kind, lit: Lit) -> Option<Plain> {
     match lit {
-        Lit::Absent | Lit::Required(_) | Lit::Ratio(_) => None,
+        Lit::Absent | Lit::Required(_) => None,
+        Lit::Ratio(number) => ratio(number).ok(),
         Lit::Flag(flag) => Some(Plain::Flag(flag)),
         Lit::Count(number) => Some(Plain::Number(number)),
         Lit::Text(text) => word(kind, text, text).ok(),
@@ -151,8 +152,10 @@ fn word(kind: Kind, typed: &str, text: &str) -> Result<Plain, String> {
 }
 
 fn ratio(number: &str) -> Result<Plain, String> {
-    let inside = number.parse::<f64>().is_ok_and(|ratio| (0.0..=1.0).contains(&ratio));
-    inside.then_some(Plain::Unused).ok_or_else(|| wants(Kind::Ratio))
+    let ppm = number.parse::<f64>().ok().filter(|ratio| *ratio <= 1.0).map(|ratio| ratio * f64::from(MILLION));
+    // Not a number and what is negative become 0.
+    let ppm = ppm.map(|ppm| ppm.round() as u64).filter(|ppm| *ppm > 0);
+    ppm.map(Plain::Number).ok_or_else(|| wants(Kind::Ratio))
 }
 
 /// Whether a text may stand as an id.
@@ -177,7 +180,7 @@ pub(super) fn wants(kind: Kind) -> String {
         Kind::Flag => "must be true or false".to_owned(),
         Kind::Count(min, max) if max >= u64::from(u32::MAX) => format!("must be a whole number, at least {min}"),
         Kind::Count(min, max) => format!("must be a whole number from {min} to {max}"),
-        Kind::Ratio => "must be a number from 0 to 1, like 0.5".to_owned(),
+        Kind::Ratio => "must be a number above 0 and up to 1, like 0.5".to_owned(),
         Kind::Duration(0) => "must be a duration of at most a year, like \"0s\", \"250ms\" or \"10s\"".to_owned(),
         Kind::Duration(_) => {
             "must be a duration above 0 and of at most a year, like \"250ms\", \"10s\" or \"2m\"".to_owned()
@@ -214,6 +217,16 @@ mod tests {
         assert!(expand("${OTHER}", &env).is_err_and(|text| text.contains("OTHER is not set")));
         for broken in ["${", "${KEY", "${}", "${K Y}", "${9}", "x${KEY}${"] {
             assert!(expand(broken, &env).is_err_and(|text| text.contains("${NAME}")), "{broken}");
+        }
+    }
+
+    #[test]
+    fn shares_are_kept_in_parts_of_a_million() {
+        for (typed, ppm) in [("0.5", 500_000), ("1", 1_000_000), ("1.0", 1_000_000), ("0.000001", 1), ("1e-3", 1_000)] {
+            assert_eq!(ratio(typed), Ok(Plain::Number(ppm)), "{typed}");
+        }
+        for typed in ["0", "0.0", "-0.5", "1.000001", "2", "nan", "inf", "-inf", "1e-9", "half"] {
+            assert!(ratio(typed).is_err(), "{typed}");
         }
     }
 

@@ -6,8 +6,8 @@ use crate::logic::circuit::State;
 use crate::logic::fault::{Outcome, Reason};
 use crate::logic::snapshot::EndpointIx;
 use crate::logic::units::{MS, Nanos, SECOND};
-use crate::shared::circuit_board::Transition;
 use crate::shared::counters::DurationSum;
+use crate::shared::journal::Transition;
 use crate::shared::snapshot_cell::Live;
 use std::fmt::Write;
 
@@ -87,8 +87,10 @@ impl Watch {
                 if std::mem::replace(seen, count) == count {
                     continue;
                 }
-                let wait = match live.board.word(endpoint).state() {
-                    State::Open { until_ns } => until_ns.saturating_sub(now_ns).div_ceil(SECOND).max(1),
+                let wait = match live.board.state(endpoint) {
+                    State::Open { until_ns } | State::HeldOpen { until_ns } => {
+                        until_ns.saturating_sub(now_ns).div_ceil(SECOND).max(1)
+                    }
                     _ => 0,
                 };
                 let limit = live.snapshot.endpoints.get(usize::from(at)).map_or(0, |e| e.circuit.consecutive_failures);
@@ -105,8 +107,7 @@ impl Watch {
         if old == now {
             return Vec::new();
         }
-        let states: Vec<State> =
-            (0..).map(EndpointIx).map(|at| live.board.word(at).state()).take(NODES.len()).collect();
+        let states: Vec<State> = (0..).map(EndpointIx).map(|at| live.board.state(at)).take(NODES.len()).collect();
         let mut lines = Vec::new();
         if self.rows.is_multiple_of(HEAD_EVERY) {
             lines.extend(head());
@@ -135,7 +136,10 @@ fn change(transition: Transition, limit: u32, wait_s: u64) -> Option<String> {
         Transition::Tripped => format!("{limit} failures in a row, its Circuit opens: no Calls for {wait_s} s"),
         Transition::ProbeFailed => format!("the probe failed, its Circuit stays open: no Calls for {wait_s} s"),
         Transition::ProbeSucceeded => "the probe was answered, its Circuit closes: back in service".into(),
-        Transition::Probing | Transition::ProbeReturned => return None,
+        Transition::TrippedByRatio => format!("too many failures, its Circuit opens: no Calls for {wait_s} s"),
+        Transition::HeldOpen => format!("its Circuit is held open: no Calls for {wait_s} s"),
+        Transition::HeldClosed => "its Circuit is held closed".into(),
+        Transition::Probing | Transition::ProbeReturned | Transition::Released => return None,
     })
 }
 
@@ -173,7 +177,7 @@ fn row(old: &Sums, now: &Sums, states: &[State], second: u64, block: u64) -> Str
 /// What one node did in a second.
 fn cell(ok: u64, failed: u64, state: State) -> String {
     match (ok, failed, state) {
-        (0, 0, State::Closed) => "-".into(),
+        (0, 0, State::Closed | State::HeldClosed { .. }) => "-".into(),
         (0, 0, _) => "Circuit open".into(),
         _ => tries(ok, failed),
     }
@@ -225,7 +229,7 @@ mod tests {
         (0..3).for_each(|_| note(CircuitNote::Failure, None, SECOND));
         assert_eq!(watch.circuits(&live, SECOND), ["reth-1: 3 failures in a row, its Circuit opens: no Calls for 3 s"]);
         assert!(watch.circuits(&live, SECOND).is_empty());
-        let permit = live.board.take_permit(EndpointIx(1), 5 * SECOND, 6 * SECOND).unwrap();
+        let permit = live.board.begin(EndpointIx(1), true, 5 * SECOND, 6 * SECOND).unwrap();
         assert!(watch.circuits(&live, 5 * SECOND).is_empty());
         note(CircuitNote::Success, permit, 5 * SECOND);
         assert_eq!(

@@ -1,16 +1,18 @@
 //! When an Endpoint is left alone after failures: the arithmetic on the one word that all shards share.
 //!
-//! closed -> open (failures in a row) -> after the cooldown exactly one probe Call over all shards
-//! -> closed, or open again with a doubled, jittered cooldown. The word lives in
-//! `shared::circuit_board`; here are only pure functions from word to word.
+//! closed -> open (failures in a row, or too large a share of failures) -> after the cooldown exactly one
+//! probe Call over all shards -> closed, or open again with a doubled, jittered cooldown. Operators may hold
+//! it open or closed for a time. The word lives in `shared::circuit_cells`; here are only pure functions
+//! from word to word.
 
 use super::snapshot::CircuitRule;
-use super::units::{MS, Nanos};
+use super::units::{MILLION, MS, Nanos};
 
 /// The Circuit of one Endpoint as one word.
 ///
 /// `[2 bits state][6 bits how often it opened in a row][12 bits generation][44 bits time in ms]`.
-/// The time is the end of the cooldown (open) or of the permit (probing); 44 bits of ms are 557 years.
+/// The time is the end of the cooldown (open), of the permit (probing) or of the hold, or the moment at which
+/// it closed; 44 bits of ms are 557 years.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Word(pub u64);
 
@@ -29,6 +31,27 @@ pub enum State {
         /// End of the permit.
         until_ns: Nanos,
     },
+    /// An operator holds it open until this time (ns); then a probe decides.
+    HeldOpen {
+        /// End of the hold.
+        until_ns: Nanos,
+    },
+    /// An operator holds it closed until this time (ns); then failures count again.
+    HeldClosed {
+        /// End of the hold.
+        until_ns: Nanos,
+    },
+}
+
+/// What an operator wants of a Circuit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forced {
+    /// No requests, for a time.
+    Open,
+    /// Requests whatever fails, for a time.
+    Closed,
+    /// As if nobody had forced it: what was held open is half-open now.
+    Auto,
 }
 
 /// What a Circuit says to a Call that wants an Endpoint now.
@@ -45,9 +68,21 @@ pub enum Admission {
     },
 }
 
+impl Admission {
+    /// The same, but not before this time, for a reason that is not the Circuit's: a rest, a budget.
+    pub fn not_before(self, ready_ns: Nanos, now_ns: Nanos) -> Admission {
+        match self {
+            _ if ready_ns <= now_ns => self,
+            Admission::Reject { until_ns } => Admission::Reject { until_ns: until_ns.max(ready_ns) },
+            Admission::Admit | Admission::Probe => Admission::Reject { until_ns: ready_ns },
+        }
+    }
+}
+
 const CLOSED: u64 = 0;
 const OPEN: u64 = 1;
 const PROBING: u64 = 2;
+const HELD_CLOSED: u64 = 3;
 const TIME_BITS: u32 = 44;
 const GENERATION_BITS: u32 = 12;
 const STREAK_MAX: u64 = 63;
@@ -55,7 +90,7 @@ const STREAK_MAX: u64 = 63;
 impl Word {
     fn new(state: u64, streak: u64, generation: u64, until_ns: Nanos) -> Word {
         // Rounded up: a permit or cooldown never ends before its time.
-        let ms = until_ns.div_ceil(MS) & ((1 << TIME_BITS) - 1);
+        let ms = until_ns.div_ceil(MS).min((1 << TIME_BITS) - 1);
         let generation = generation & ((1 << GENERATION_BITS) - 1);
         Word(state << 62 | streak.min(STREAK_MAX) << 56 | generation << TIME_BITS | ms)
     }
@@ -76,9 +111,11 @@ impl Word {
     /// The state as people read it.
     pub fn state(self) -> State {
         match self.state_bits() {
+            // What opens by itself has opened at least once in a row.
+            OPEN if self.streak() == 0 => State::HeldOpen { until_ns: self.until_ns() },
             OPEN => State::Open { until_ns: self.until_ns() },
             PROBING => State::Probing { until_ns: self.until_ns() },
-            // A word that can't be read admits.
+            HELD_CLOSED => State::HeldClosed { until_ns: self.until_ns() },
             _ => State::Closed,
         }
     }
@@ -86,11 +123,35 @@ impl Word {
     /// Whether a Call may pass now.
     pub fn admission(self, now_ns: Nanos) -> Admission {
         match self.state() {
-            State::Closed => Admission::Admit,
-            State::Open { until_ns } | State::Probing { until_ns } if until_ns > now_ns => {
+            State::Closed | State::HeldClosed { .. } => Admission::Admit,
+            State::Open { until_ns } | State::Probing { until_ns } | State::HeldOpen { until_ns }
+                if until_ns > now_ns =>
+            {
                 Admission::Reject { until_ns }
             }
-            State::Open { .. } | State::Probing { .. } => Admission::Probe,
+            State::Open { .. } | State::Probing { .. } | State::HeldOpen { .. } => Admission::Probe,
+        }
+    }
+
+    /// Whether failures may open it now; if so, the moment from which on samples count. Samples from before it
+    /// last closed would open it again at its first failure.
+    pub fn counts_since_ns(self, now_ns: Nanos) -> Option<Nanos> {
+        match self.state() {
+            State::Closed => Some(self.until_ns()),
+            State::HeldClosed { until_ns } => (until_ns <= now_ns).then_some(until_ns),
+            State::Open { .. } | State::Probing { .. } | State::HeldOpen { .. } => None,
+        }
+    }
+
+    /// Does what an operator wants, until `until_ns`; `None` if there is nothing to do.
+    pub fn forced(self, forced: Forced, until_ns: Nanos, now_ns: Nanos) -> Option<Word> {
+        let next = |state, streak, until_ns| Some(Word::new(state, streak, self.generation() + 1, until_ns));
+        match (forced, self.state()) {
+            (Forced::Open, _) => next(OPEN, 0, until_ns),
+            (Forced::Closed, _) => next(HELD_CLOSED, 0, until_ns),
+            (Forced::Auto, State::HeldOpen { until_ns }) if until_ns > now_ns => next(OPEN, 1, now_ns),
+            (Forced::Auto, State::HeldClosed { until_ns }) if until_ns > now_ns => next(CLOSED, 0, now_ns),
+            (Forced::Auto, _) => None,
         }
     }
 
@@ -101,20 +162,20 @@ impl Word {
 
     /// Opens a closed Circuit.
     pub fn trip(self, rule: &CircuitRule, now_ns: Nanos, jitter: f64) -> Word {
-        Word::new(OPEN, 1, self.generation() + 1, now_ns + cooldown(rule, 1, jitter))
+        Word::new(OPEN, 1, self.generation() + 1, now_ns.saturating_add(cooldown(rule, 1, jitter)))
     }
 
     /// The probe under `permit` failed: open again, twice as long. `None` if the permit is no longer the
     /// one that counts.
     pub fn probe_failed(self, permit: Word, rule: &CircuitRule, now_ns: Nanos, jitter: f64) -> Option<Word> {
         let streak = (self.streak() + 1).min(STREAK_MAX);
-        let until = now_ns + cooldown(rule, streak, jitter);
+        let until = now_ns.saturating_add(cooldown(rule, streak, jitter));
         self.holds(permit, now_ns).then(|| Word::new(OPEN, streak, self.generation() + 1, until))
     }
 
     /// The probe under `permit` succeeded: closed.
     pub fn probe_succeeded(self, permit: Word, now_ns: Nanos) -> Option<Word> {
-        self.holds(permit, now_ns).then(|| Word::new(CLOSED, 0, self.generation() + 1, 0))
+        self.holds(permit, now_ns).then(|| Word::new(CLOSED, 0, self.generation() + 1, now_ns))
     }
 
     /// The probe under `permit` ended without saying anything about the Endpoint: the permit is free
@@ -142,6 +203,14 @@ pub fn cooldown(rule: &CircuitRule, streak: u64, jitter: f64) -> Nanos {
     spread.min(rule.max_cooldown_ns.max(rule.cooldown_ns))
 }
 
+/// Whether too large a share of the samples in the window failed.
+pub fn ratio_reached(rule: &CircuitRule, succeeded: u64, failed: u64) -> bool {
+    let [succeeded, failed, fewest] = [succeeded, failed, u64::from(rule.min_samples)].map(u128::from);
+    let samples = succeeded + failed;
+    let share = u128::from(rule.failure_ratio_ppm);
+    samples > 0 && samples >= fewest && failed * u128::from(MILLION) >= samples * share
+}
+
 /// Failures in a row as all shards see them, in one word: `[16 bits failures][48 bits successes]`.
 /// *In a row* means: since the successes, summed over all shards, last moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -160,17 +229,21 @@ impl Streak {
     }
 }
 
+/// The defaults, for the tests of this room.
+#[cfg(test)]
+pub(super) const RULE: CircuitRule = CircuitRule {
+    consecutive_failures: 5,
+    failure_ratio_ppm: 500_000,
+    min_samples: 20,
+    cooldown_ns: 5_000 * MS,
+    max_cooldown_ns: 30_000 * MS,
+    window_ns: 10_000 * MS,
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::logic::units::SECOND;
-
-    const RULE: CircuitRule = CircuitRule {
-        consecutive_failures: 5,
-        cooldown_ns: 5 * SECOND,
-        max_cooldown_ns: 30 * SECOND,
-        window_ns: 10 * SECOND,
-    };
 
     #[test]
     fn closed_open_probe_closed() {
@@ -247,5 +320,81 @@ mod tests {
         assert_eq!(streak.failed(18).failures(), 1);
         let full = (0..100_000).fold(Streak::default(), |streak, _| streak.failed(3));
         assert_eq!(full.failures(), u64::from(u16::MAX));
+    }
+
+    #[test]
+    fn the_share_of_failures_counts_from_the_fewest_samples_on() {
+        for (succeeded, failed, opens) in
+            [(10, 10, true), (11, 10, false), (0, 19, false), (0, 20, true), (9, 10, false), (0, 0, false)]
+        {
+            assert_eq!(ratio_reached(&RULE, succeeded, failed), opens, "{succeeded} {failed}");
+        }
+        let all = CircuitRule { failure_ratio_ppm: 1_000_000, min_samples: 1, ..RULE };
+        assert!(ratio_reached(&all, 0, 1) && !ratio_reached(&all, 1, 1_000_000));
+        assert!(ratio_reached(&all, 0, u64::MAX) && !ratio_reached(&all, u64::MAX, u64::MAX));
+        let none = CircuitRule { min_samples: 0, ..RULE };
+        assert!(!ratio_reached(&none, 0, 0));
+    }
+
+    #[test]
+    fn samples_count_from_when_it_last_closed() {
+        assert_eq!(Word::default().counts_since_ns(7 * SECOND), Some(0));
+        let open = Word::default().trip(&RULE, 0, 0.5);
+        assert_eq!(open.counts_since_ns(60 * SECOND), None);
+        let permit = open.probe(9 * SECOND);
+        assert_eq!(permit.counts_since_ns(8 * SECOND), None);
+        let closed = permit.probe_succeeded(permit, 8 * SECOND).unwrap();
+        assert_eq!(closed.counts_since_ns(9 * SECOND), Some(8 * SECOND));
+    }
+
+    #[test]
+    fn an_operator_holds_it_for_a_time() {
+        let held = Word::default().forced(Forced::Open, 9 * SECOND, SECOND).unwrap();
+        assert_eq!(held.state(), State::HeldOpen { until_ns: 9 * SECOND });
+        assert_eq!(held.admission(9 * SECOND - 1), Admission::Reject { until_ns: 9 * SECOND });
+        assert_eq!(held.admission(9 * SECOND), Admission::Probe, "then a probe decides");
+        let released = held.forced(Forced::Auto, 0, 2 * SECOND).unwrap();
+        assert_eq!(released.admission(2 * SECOND), Admission::Probe);
+        assert_eq!(held.forced(Forced::Auto, 0, 9 * SECOND), None, "it is over");
+        let open = Word::default().trip(&RULE, 0, 0.5);
+        assert_eq!(open.forced(Forced::Auto, 0, SECOND), None, "its own cooldown goes on");
+        let held = open.forced(Forced::Closed, 9 * SECOND, SECOND).unwrap();
+        assert_eq!(held.state(), State::HeldClosed { until_ns: 9 * SECOND });
+        for now_ns in [SECOND, 9 * SECOND, 20 * SECOND] {
+            assert_eq!(held.admission(now_ns), Admission::Admit);
+        }
+        assert_eq!(held.counts_since_ns(9 * SECOND - 1), None, "whatever fails");
+        assert_eq!(held.counts_since_ns(9 * SECOND), Some(9 * SECOND));
+        let released = held.forced(Forced::Auto, 0, 2 * SECOND).unwrap();
+        assert_eq!((released.state(), released.counts_since_ns(3 * SECOND)), (State::Closed, Some(2 * SECOND)));
+        let for_ever = Word::default().forced(Forced::Open, u64::MAX, 0).unwrap();
+        assert!(matches!(for_ever.admission(u64::MAX / 2), Admission::Reject { .. }));
+    }
+
+    #[test]
+    fn a_probe_that_is_overruled_changes_nothing() {
+        let permit = Word::default().trip(&RULE, 0, 0.5).probe(8 * SECOND);
+        for forced in [Forced::Open, Forced::Closed] {
+            let held = permit.forced(forced, 20 * SECOND, 7 * SECOND).unwrap();
+            assert_eq!(held.probe_succeeded(permit, 7 * SECOND), None);
+            assert_eq!(held.probe_failed(permit, &RULE, 7 * SECOND, 0.5), None);
+            assert_eq!(held.probe_returned(permit, 7 * SECOND), None);
+        }
+    }
+
+    #[test]
+    fn another_reason_only_makes_it_later() {
+        let reject = |until_ns| Admission::Reject { until_ns };
+        for (own, ready_ns, right) in [
+            (Admission::Admit, 7, Admission::Admit),
+            (Admission::Probe, 7, Admission::Probe),
+            (reject(9), 7, reject(9)),
+            (Admission::Admit, 8, reject(8)),
+            (Admission::Probe, 8, reject(8)),
+            (reject(9), 8, reject(9)),
+            (reject(9), 20, reject(20)),
+        ] {
+            assert_eq!(own.not_before(ready_ns, 7), right, "{own:?} {ready_ns}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! Indexes ([`EndpointIx`], [`RouteIx`]) are valid in one Snapshot only: an Exchange keeps the Snapshot
 //! with which it began.
 
+use super::limiter::Rate;
 use super::methods::{Family, MethodId, Methods};
 use super::units::Nanos;
 use std::collections::HashMap;
@@ -192,11 +193,16 @@ impl std::fmt::Debug for Url {
 pub struct CircuitRule {
     /// Failures in a row that open it.
     pub consecutive_failures: u32,
+    /// Share of failures in the window that opens it, in parts of a million: 1..=1,000,000.
+    pub failure_ratio_ppm: u32,
+    /// Fewest samples in the window for the share to count.
+    pub min_samples: u32,
     /// First time that it stays open.
     pub cooldown_ns: Nanos,
     /// Longest time that it stays open.
     pub max_cooldown_ns: Nanos,
-    /// A refusal for configuration counts only if there was no success for so long.
+    /// The share of failures is over so long, and a refusal for configuration counts only if there was no
+    /// success for so long.
     pub window_ns: Nanos,
 }
 
@@ -229,6 +235,8 @@ pub struct Endpoint {
     pub max_age_ns: Nanos,
     /// Its Circuit.
     pub circuit: CircuitRule,
+    /// Its own budget of attempts.
+    pub budget: Option<Rate>,
 }
 
 impl Endpoint {

@@ -8,6 +8,8 @@ pub type Nanos = u64;
 pub const MS: Nanos = 1_000_000;
 /// One second in [`Nanos`].
 pub const SECOND: Nanos = 1_000_000_000;
+/// Shares are in parts of a million.
+pub const MILLION: u32 = 1_000_000;
 
 /// Why a duration or a size could not be read; the text says what would be right.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 
 use super::fault::Reason;
 use super::methods::Family;
-use super::units::Nanos;
+use super::units::{Nanos, SECOND};
 
 /// What the response check found in a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,14 @@ pub enum CircuitNote {
     /// A failure only if there was no success within the Circuit's window: our credentials or path may
     /// be wrong for one method only.
     FailureIfNoRecentSuccess,
+    /// The Endpoint is busy: it may rest (`logic::rest`), and has not failed.
+    Busy {
+        /// The wait that it asked for.
+        retry_after_ns: Option<Nanos>,
+    },
+    /// The caller went away after it had waited for a second without a byte of the response: one failure among
+    /// the samples, and none in a row. A black hole is found although its callers are impatient.
+    AbandonedAfterWait,
     /// Says nothing about the Endpoint.
     Nothing,
 }
@@ -117,11 +125,10 @@ pub fn judge(family: Family, response: &Response) -> (Verdict, CircuitNote) {
     if family == Family::Tron && body == Body::NodeBusy && (200..300).contains(&status) {
         return (refused(Reason::NodeBusy, true, response), CircuitNote::Nothing);
     }
+    let busy = CircuitNote::Busy { retry_after_ns: response.retry_after_ns };
     match status {
-        429 => (refused(Reason::RateLimited, false, response), CircuitNote::Nothing),
-        503 if response.retry_after_ns.is_some() => {
-            (refused(Reason::RateLimited, false, response), CircuitNote::Nothing)
-        }
+        429 => (refused(Reason::RateLimited, false, response), busy),
+        503 if response.retry_after_ns.is_some() => (refused(Reason::RateLimited, false, response), busy),
         300..=399 | 401 | 402 | 403 | 404 | 405 | 407 | 410 | 411 | 415 | 421 | 426 | 431 | 451 => {
             (refused(Reason::Rejected, false, response), CircuitNote::FailureIfNoRecentSuccess)
         }
@@ -144,6 +151,12 @@ pub fn judge_broken(broke: Broke) -> (Verdict, CircuitNote) {
         Broke::Sent(Reason::ResponseTooLarge) => (Verdict::TooLarge, CircuitNote::Nothing),
         Broke::Sent(reason) => (failed(Certainty::Ambiguous, reason), CircuitNote::Failure),
     }
+}
+
+/// What the Circuit learns from an attempt that was cut short because its caller went away, after so long
+/// without a byte of the response.
+pub fn judge_abandoned(waited_ns: Nanos) -> CircuitNote {
+    if waited_ns >= SECOND { CircuitNote::AbandonedAfterWait } else { CircuitNote::Nothing }
 }
 
 /// Judges a notification's response: any 2xx is success and its body is ignored.
@@ -235,7 +248,7 @@ mod tests {
                 assert_eq!(note, CircuitNote::FailureIfNoRecentSuccess);
             }
         }
-        assert_eq!(judged(429, Body::Result).1, CircuitNote::Nothing);
+        assert_eq!(judged(429, Body::Result).1, CircuitNote::Busy { retry_after_ns: None });
         assert_eq!(certainty(judged(429, Body::Error(-32601)).0), Some((Certainty::Refused, false)));
     }
 
@@ -295,7 +308,7 @@ mod tests {
         for (verdict, note) in [busy(429, Body::Invalid), busy(503, Body::Invalid), busy(503, Body::Error(-32000))] {
             let Verdict::Failed(failure) = verdict else { panic!("{verdict:?}") };
             assert_eq!((failure.certainty, failure.reason), (Certainty::Refused, Reason::RateLimited));
-            assert_eq!((failure.retry_after_ns, note), (wait, CircuitNote::Nothing));
+            assert_eq!((failure.retry_after_ns, note), (wait, CircuitNote::Busy { retry_after_ns: wait }));
         }
         let solana = judge(Family::Solana, &Response { status: 200, retry_after_ns: None, body: Body::Error(-32005) });
         assert_eq!((certainty(solana.0), solana.1), (Some((Certainty::Refused, true)), CircuitNote::Nothing));
@@ -317,6 +330,12 @@ mod tests {
     }
 
     #[test]
+    fn an_impatient_caller_says_something_after_a_second() {
+        assert_eq!(judge_abandoned(SECOND - 1), CircuitNote::Nothing);
+        assert_eq!(judge_abandoned(SECOND), CircuitNote::AbandonedAfterWait);
+    }
+
+    #[test]
     fn a_notification_is_content_with_any_2xx() {
         let of = |status| judge_notification(&Response { status, retry_after_ns: None, body: Body::Invalid });
         assert_eq!(of(200), (Verdict::Final, CircuitNote::Success));
@@ -324,7 +343,7 @@ mod tests {
         for status in [302, 400, 401, 429, 500, 503] {
             assert_eq!(certainty(of(status).0), Some((Certainty::Ambiguous, false)), "{status}");
         }
-        assert_eq!(of(429).1, CircuitNote::Nothing);
+        assert_eq!(of(429).1, CircuitNote::Busy { retry_after_ns: None });
         assert_eq!(of(500).1, CircuitNote::Failure);
     }
 }

@@ -118,18 +118,20 @@ async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, call: &Call<'_
             // Each attempt is awaited where it is started, so none can be under way here.
             Action::Await => break Finish::Fault(Fault::Overloaded),
             Action::Attempt { endpoint, until_ns, probe } => {
-                let permit = match probe.then(|| board.take_permit(endpoint, now_ns, until_ns)) {
-                    Some(Err(until_ns)) => {
+                let permit = match board.begin(endpoint, probe, now_ns, until_ns) {
+                    Ok(permit) => permit,
+                    Err(until_ns) => {
                         machine.feed(Event::Refused { until_ns });
                         continue;
                     }
-                    Some(Ok(permit)) => permit,
-                    None => None,
                 };
                 let begun_ns = now_ns;
                 let (ended, sent_id) = send(context, endpoint, plan, call, until_ns, now_ns).await;
                 now_ns = ended.at_ns;
                 let (verdict, note, received) = judged(gateway, call, sent_id, ended);
+                if received.is_some() {
+                    board.answered(endpoint, shard.index, now_ns);
+                }
                 board.note(endpoint, shard.index, note, permit, now_ns, shard.random());
                 count(context, endpoint, verdict, now_ns.saturating_sub(begun_ns));
                 machine.feed(Event::Judged(verdict));

@@ -2,7 +2,6 @@
 //! can't hide them.
 
 use crate::logic::circuit::Admission;
-use crate::logic::failover::World as _;
 use crate::logic::snapshot::{Gateway, Secret, Server};
 use crate::logic::units::Nanos;
 use crate::ops::metrics;
@@ -126,7 +125,7 @@ fn page(head: &RequestHead<'_>, world: &World, live: &Live, now_ns: fn() -> Nano
             None => Page {
                 status: 200,
                 content_type: "text/plain; version=0.0.4; charset=utf-8",
-                body: metrics::encode(live),
+                body: metrics::encode(live, now_ns()),
                 head_only: false,
             },
         },
@@ -184,12 +183,12 @@ fn ready(query: Option<&str>, world: &World, live: &Live, now_ns: Nanos) -> Page
     }
 }
 
-/// Whether the default Route has a target that passes the filter and whose Circuit admits.
+/// Whether the default Route has a target that passes the filter, whose Circuit admits, and which does not rest.
 fn has_usable_target(gateway: &Gateway, live: &Live, now_ns: Nanos) -> bool {
     let route = &gateway.routes[usize::from(gateway.default_route.0)];
     route.targets.iter().enumerate().any(|(at, target)| {
         let eligible = route.eligible >> at & 1 == 1;
-        eligible && !matches!(live.board.admission(target.endpoint, now_ns), Admission::Reject { .. })
+        eligible && !matches!(live.board.usable(target.endpoint, now_ns), Admission::Reject { .. })
     })
 }
 

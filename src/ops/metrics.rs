@@ -3,17 +3,19 @@
 use crate::logic::circuit::State;
 use crate::logic::fault::{Outcome, Reason};
 use crate::logic::snapshot::EndpointIx;
-use crate::shared::circuit_board::Transition;
+use crate::logic::units::Nanos;
 use crate::shared::counters::{BUCKETS_NS, Cell, DurationSum, EndpointCells, REFUSED, ShardCells};
+use crate::shared::journal::Transition;
 use crate::shared::snapshot_cell::Live;
 use std::fmt::Write;
 
 /// All metrics as of now.
-pub fn encode(live: &Live) -> String {
+pub fn encode(live: &Live, now_ns: Nanos) -> String {
     let mut out = String::with_capacity(16 << 10);
     calls(&mut out, live);
     attempts(&mut out, live);
     circuits(&mut out, live);
+    rests(&mut out, live, now_ns);
     process(&mut out, live);
     out
 }
@@ -139,19 +141,22 @@ fn for_each_endpoint<'l>(
     }
 }
 
+fn ids(live: &Live) -> impl Iterator<Item = (String, EndpointIx)> {
+    live.snapshot.endpoints.iter().zip(0u16..).map(|(endpoint, at)| (label(&endpoint.id), EndpointIx(at)))
+}
+
 fn circuits(out: &mut String, live: &Live) {
     family(out, "ringway_circuit_state", "gauge", "0 = closed, 1 = open, 2 = half-open (a probe is under way).");
-    let ids = || live.snapshot.endpoints.iter().zip(0u16..).map(|(endpoint, at)| (label(&endpoint.id), EndpointIx(at)));
-    for (id, at) in ids() {
-        let state = match live.board.word(at).state() {
-            State::Closed => 0,
-            State::Open { .. } => 1,
+    for (id, at) in ids(live) {
+        let state = match live.board.state(at) {
+            State::Closed | State::HeldClosed { .. } => 0,
+            State::Open { .. } | State::HeldOpen { .. } => 1,
             State::Probing { .. } => 2,
         };
         let _ = writeln!(out, "ringway_circuit_state{{endpoint=\"{id}\"}} {state}");
     }
     family(out, "ringway_circuit_transitions_total", "counter", "Changes of a Circuit's state, with their reason.");
-    for (id, at) in ids() {
+    for (id, at) in ids(live) {
         for transition in Transition::ALL {
             let count = live.board.transitions(at, transition);
             let (to, reason) = (transition.to(), transition.reason());
@@ -160,6 +165,23 @@ fn circuits(out: &mut String, live: &Live) {
                 "ringway_circuit_transitions_total{{endpoint=\"{id}\",to=\"{to}\",reason=\"{reason}\"}} {count}"
             );
         }
+    }
+}
+
+fn rests(out: &mut String, live: &Live, now_ns: Nanos) {
+    family(
+        out,
+        "ringway_rests_total",
+        "counter",
+        "Times that an Endpoint was left alone for a while because it was busy.",
+    );
+    for (id, at) in ids(live) {
+        let _ = writeln!(out, "ringway_rests_total{{endpoint=\"{id}\"}} {}", live.board.rests(at));
+    }
+    family(out, "ringway_endpoint_resting", "gauge", "1 while an Endpoint is left alone because it was busy.");
+    for (id, at) in ids(live) {
+        let resting = u8::from(live.board.rests_until_ns(at, now_ns).is_some());
+        let _ = writeln!(out, "ringway_endpoint_resting{{endpoint=\"{id}\"}} {resting}");
     }
 }
 
@@ -180,6 +202,8 @@ fn process(out: &mut String, live: &Live) {
     }
     family(out, "ringway_task_panics_total", "counter", "Tasks that panicked; each cost its connection, and is a bug.");
     let _ = writeln!(out, "ringway_task_panics_total {}", sum(|shard| &shard.panics));
+    family(out, "ringway_log_dropped_total", "counter", "Lines about Circuits that the log had no room for.");
+    let _ = writeln!(out, "ringway_log_dropped_total {}", live.board.journal().dropped());
     family(out, "ringway_build_info", "gauge", "Always 1; the labels say what runs.");
     let _ = writeln!(out, "ringway_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
 }

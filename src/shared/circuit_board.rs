@@ -1,133 +1,137 @@
-//! The Circuits of all Endpoints, shared by all shards: one word each, read per attempt, written on transitions.
+//! The Circuits of all Endpoints, with their rests and budgets, as one Snapshot sees them: shared by all shards,
+//! read per attempt, written on transitions.
 //!
-//! A success writes only its own shard's padded cell; the failure path sums all shards' cells.
+//! A success writes only its own shard's padded cells; the failure path sums all shards' cells.
 
-use crate::logic::circuit::{Admission, Streak, Word};
+use crate::logic::circuit::{Admission, Forced, State, Word};
 use crate::logic::failover::World;
+use crate::logic::limiter::{Limiter, Rate};
 use crate::logic::snapshot::{CircuitRule, EndpointIx};
 use crate::logic::units::Nanos;
 use crate::logic::verdict::CircuitNote;
-use crate::shared::counters::{Cell, PerShard};
-use crossbeam_utils::CachePadded;
+use crate::logic::window::Span;
+use crate::shared::budget::Budget;
+pub use crate::shared::circuit_cells::{Circuit, Permit};
+use crate::shared::circuit_cells::{Failed, Rule};
+use crate::shared::journal::{Journal, Transition};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Why and whereto a Circuit changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transition {
-    /// Closed to open: too many failures in a row.
-    Tripped,
-    /// Open to half-open: a probe is on its way.
-    Probing,
-    /// Half-open to open: the probe failed.
-    ProbeFailed,
-    /// Half-open to closed: the probe succeeded.
-    ProbeSucceeded,
-    /// Half-open to open: the probe ended without saying anything.
-    ProbeReturned,
+/// What is shared about one Endpoint, and the rules that it follows in one Snapshot.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    rule: Rule,
+    circuit: Arc<Circuit>,
+    limiter: Option<Limiter>,
+    budget: Arc<Budget>,
 }
 
-impl Transition {
-    /// All transitions, in the order of their counters.
-    pub const ALL: [Transition; 5] = [
-        Transition::Tripped,
-        Transition::Probing,
-        Transition::ProbeFailed,
-        Transition::ProbeSucceeded,
-        Transition::ProbeReturned,
-    ];
-    /// The state that it leads to, as a label.
-    pub const fn to(self) -> &'static str {
-        match self {
-            Transition::Tripped | Transition::ProbeFailed | Transition::ProbeReturned => "open",
-            Transition::Probing => "half_open",
-            Transition::ProbeSucceeded => "closed",
-        }
-    }
-    /// Its reason, as a label.
-    pub const fn reason(self) -> &'static str {
-        match self {
-            Transition::Tripped => "consecutive_failures",
-            Transition::Probing => "cooldown_over",
-            Transition::ProbeFailed => "probe_failed",
-            Transition::ProbeSucceeded => "probe_succeeded",
-            Transition::ProbeReturned => "probe_inconclusive",
-        }
+impl Entry {
+    /// An Endpoint with these rules; `circuit` and `budget` may come from another Snapshot.
+    pub fn new(rule: CircuitRule, rate: Option<Rate>, circuit: Arc<Circuit>, budget: Arc<Budget>) -> Entry {
+        let rule = Rule { circuit: rule, window: Span::new(rule.window_ns) };
+        Entry { rule, circuit, limiter: rate.map(Limiter::new), budget }
     }
 }
 
-/// The permit of a probe: the word that was swapped in for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Permit(Word);
-
-#[derive(Debug, Default)]
-struct Successes {
-    count: Cell,
-    last_ns: Cell,
-}
-
-/// One Endpoint's Circuit. It outlives Snapshots: a reload that keeps the Endpoint's host and port keeps it.
+/// The Circuits of one Snapshot.
 #[derive(Debug)]
-pub struct Circuit {
-    word: CachePadded<AtomicU64>,
-    streak: CachePadded<AtomicU64>,
-    transitions: [AtomicU64; Transition::ALL.len()],
-    successes: PerShard<Successes>,
+pub struct CircuitBoard {
+    entries: Vec<Entry>,
+    journal: Arc<Journal>,
 }
-
-/// The Circuits of one Snapshot, each with the rule that it follows there.
-#[derive(Debug)]
-pub struct CircuitBoard(Vec<(CircuitRule, Arc<Circuit>)>);
 
 impl World for CircuitBoard {
     fn admission(&self, endpoint: EndpointIx, now_ns: Nanos) -> Admission {
         // What can't be read admits.
-        self.at(endpoint).map_or(Admission::Admit, |(_, circuit)| circuit.word().admission(now_ns))
+        let Some(entry) = self.at(endpoint) else { return Admission::Admit };
+        let admission = entry.circuit.admission(now_ns);
+        match entry.limiter {
+            None => admission,
+            Some(limiter) => admission.not_before(entry.budget.ready_ns(limiter), now_ns),
+        }
     }
 }
 
 impl CircuitBoard {
     /// The board of a Snapshot: new Circuits are closed, kept ones stay as they are.
-    pub fn new(circuits: impl IntoIterator<Item = (CircuitRule, Arc<Circuit>)>) -> CircuitBoard {
-        CircuitBoard(circuits.into_iter().collect())
+    pub fn new(entries: impl IntoIterator<Item = Entry>, journal: Arc<Journal>) -> CircuitBoard {
+        CircuitBoard { entries: entries.into_iter().collect(), journal }
     }
 
     /// The Circuit of an Endpoint, to be kept in another Snapshot.
     pub fn circuit(&self, endpoint: EndpointIx) -> Option<Arc<Circuit>> {
-        self.at(endpoint).map(|(_, circuit)| circuit.clone())
+        self.at(endpoint).map(|entry| entry.circuit.clone())
     }
 
-    fn at(&self, endpoint: EndpointIx) -> Option<&(CircuitRule, Arc<Circuit>)> {
-        self.0.get(usize::from(endpoint.0))
+    /// The budget of an Endpoint, to be kept in another Snapshot.
+    pub fn budget(&self, endpoint: EndpointIx) -> Option<Arc<Budget>> {
+        self.at(endpoint).map(|entry| entry.budget.clone())
     }
 
-    /// The Circuit's word as of now.
-    pub fn word(&self, endpoint: EndpointIx) -> Word {
-        self.at(endpoint).map_or(Word::default(), |(_, circuit)| circuit.word())
+    /// Where transitions are written down.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.journal
+    }
+
+    fn at(&self, endpoint: EndpointIx) -> Option<&Entry> {
+        self.entries.get(usize::from(endpoint.0))
+    }
+
+    /// The Circuit's state as of now.
+    pub fn state(&self, endpoint: EndpointIx) -> State {
+        self.at(endpoint).map_or(Word::default(), |entry| entry.circuit.word()).state()
+    }
+
+    /// What the Circuit and a rest say: whether the Endpoint is usable, however much of its budget is left.
+    pub fn usable(&self, endpoint: EndpointIx, now_ns: Nanos) -> Admission {
+        self.at(endpoint).map_or(Admission::Admit, |entry| entry.circuit.admission(now_ns))
+    }
+
+    /// Until when an Endpoint rests, if it does.
+    pub fn rests_until_ns(&self, endpoint: EndpointIx, now_ns: Nanos) -> Option<Nanos> {
+        self.at(endpoint).map(|entry| entry.circuit.rests_until_ns()).filter(|until_ns| *until_ns > now_ns)
+    }
+
+    /// How often an Endpoint began to rest.
+    pub fn rests(&self, endpoint: EndpointIx) -> u64 {
+        self.at(endpoint).map_or(0, |entry| entry.circuit.rests())
     }
 
     /// How often a Circuit made this transition.
     pub fn transitions(&self, endpoint: EndpointIx, transition: Transition) -> u64 {
-        self.at(endpoint).map_or(0, |(_, circuit)| circuit.transitions[transition as usize].load(Relaxed))
+        self.at(endpoint).map_or(0, |entry| entry.circuit.transitions(transition))
     }
 
-    /// Takes the one permit to probe. `Ok(None)`: the Circuit has closed meanwhile, and none is needed.
+    /// Starts an attempt that ends at `until_ns`: takes the permit if it is a probe, and spends of the Endpoint's
+    /// budget. Both or nothing.
     ///
     /// # Errors
     /// When to come back, if somebody else was faster.
-    pub fn take_permit(&self, endpoint: EndpointIx, now_ns: Nanos, until_ns: Nanos) -> Result<Option<Permit>, Nanos> {
-        let Some((_, circuit)) = self.at(endpoint) else { return Ok(None) };
-        let word = circuit.word();
-        match word.admission(now_ns) {
-            Admission::Probe => {
-                let permit = word.probe(until_ns);
-                match circuit.swap(word, permit, Transition::Probing) {
-                    true => Ok(Some(Permit(permit))),
-                    false => Err(until_ns),
+    pub fn begin(
+        &self,
+        endpoint: EndpointIx,
+        probe: bool,
+        now_ns: Nanos,
+        until_ns: Nanos,
+    ) -> Result<Option<Permit>, Nanos> {
+        let Some(entry) = self.at(endpoint) else { return Ok(None) };
+        let permit = if probe { entry.circuit.take_permit(now_ns, until_ns)? } else { None };
+        let Some(limiter) = entry.limiter else { return Ok(permit) };
+        match entry.budget.take(limiter, now_ns) {
+            Ok(()) => Ok(permit),
+            Err(ready_ns) => {
+                if let Some(permit) = permit {
+                    entry.circuit.probe_returned(permit, now_ns);
                 }
+                Err(ready_ns)
             }
-            Admission::Reject { until_ns } => Err(until_ns),
-            Admission::Admit => Ok(None),
+        }
+    }
+
+    /// Counts a whole answer, whatever it says: among these the busy ones are counted.
+    pub fn answered(&self, endpoint: EndpointIx, shard: usize, now_ns: Nanos) {
+        if let Some(entry) = self.at(endpoint) {
+            entry.circuit.answered(shard, now_ns);
         }
     }
 
@@ -141,113 +145,62 @@ impl CircuitBoard {
         now_ns: Nanos,
         draw: u64,
     ) {
-        let Some((rule, circuit)) = self.at(endpoint) else { return };
+        let Some(Entry { rule, circuit, .. }) = self.at(endpoint) else { return };
         let failed = match note {
             CircuitNote::Success => {
-                circuit.succeeded(shard, now_ns);
-                false
+                circuit.succeeded(shard, rule.window, now_ns);
+                None
             }
-            CircuitNote::Failure => true,
-            CircuitNote::FailureIfNoRecentSuccess => !circuit.succeeded_within(rule, now_ns),
-            CircuitNote::Nothing => false,
+            CircuitNote::Failure => Some(Failed::InARow),
+            CircuitNote::FailureIfNoRecentSuccess => {
+                (!circuit.succeeded_within(&rule.circuit, now_ns)).then_some(Failed::InARow)
+            }
+            CircuitNote::AbandonedAfterWait => Some(Failed::Sample),
+            CircuitNote::Busy { retry_after_ns } => {
+                circuit.was_busy(shard, &rule.circuit, retry_after_ns, now_ns);
+                None
+            }
+            CircuitNote::Nothing => None,
         };
         let jitter = draw as f64 / u64::MAX as f64;
-        match (permit, failed, note) {
-            (None, false, _) => {}
-            (None, true, _) => circuit.failed(rule, now_ns, jitter),
-            (Some(permit), true, _) => circuit
-                .probe_ended(permit, Transition::ProbeFailed, |word| word.probe_failed(permit.0, rule, now_ns, jitter)),
-            (Some(permit), false, CircuitNote::Success) => {
-                circuit.probe_ended(permit, Transition::ProbeSucceeded, |word| word.probe_succeeded(permit.0, now_ns));
-            }
-            (Some(permit), false, _) => {
-                circuit.probe_ended(permit, Transition::ProbeReturned, |word| word.probe_returned(permit.0, now_ns))
-            }
-        }
-    }
-}
-
-impl Circuit {
-    /// A closed one, with a cell for each shard.
-    pub fn closed(shards: usize) -> Arc<Circuit> {
-        Arc::new(Circuit {
-            word: CachePadded::default(),
-            streak: CachePadded::default(),
-            transitions: Default::default(),
-            successes: (0..shards).map(|_| CachePadded::default()).collect(),
-        })
-    }
-
-    fn word(&self) -> Word {
-        Word(self.word.load(Relaxed))
-    }
-
-    fn swap(&self, old: Word, new: Word, transition: Transition) -> bool {
-        let swapped = self.word.compare_exchange(old.0, new.0, Relaxed, Relaxed).is_ok();
-        if swapped {
-            self.transitions[transition as usize].fetch_add(1, Relaxed);
-        }
-        swapped
-    }
-
-    fn succeeded(&self, shard: usize, now_ns: Nanos) {
-        if let Some(own) = self.successes.get(shard) {
-            own.count.add(1);
-            own.last_ns.set(now_ns);
+        match (permit, failed) {
+            (None, None) => {}
+            (None, Some(failed)) => circuit.failed(shard, rule, failed, now_ns, jitter),
+            (Some(permit), Some(Failed::InARow)) => circuit.probe_failed(permit, &rule.circuit, now_ns, jitter),
+            (Some(permit), None) if note == CircuitNote::Success => circuit.probe_succeeded(permit, now_ns),
+            // A caller's patience proves nothing: the next Call probes.
+            (Some(permit), None | Some(Failed::Sample)) => circuit.probe_returned(permit, now_ns),
         }
     }
 
-    fn succeeded_within(&self, rule: &CircuitRule, now_ns: Nanos) -> bool {
-        let last_ns = self.successes.iter().map(|own| own.last_ns.get()).max().unwrap_or(0);
-        last_ns != 0 && last_ns + rule.window_ns >= now_ns
-    }
-
-    /// Counts a failure in a row, and opens the Circuit once there are enough.
-    fn failed(&self, rule: &CircuitRule, now_ns: Nanos, jitter: f64) {
-        let successes = self.successes.iter().map(|own| own.count.get()).sum();
-        let mut failures = 0;
-        let _ = self.streak.fetch_update(Relaxed, Relaxed, |old| {
-            let streak = Streak(old).failed(successes);
-            failures = streak.failures();
-            Some(streak.0)
-        });
-        if failures < u64::from(rule.consecutive_failures) {
-            return;
-        }
-        let word = self.word();
-        // Open or probing already: late failures of attempts that began before change nothing.
-        if word.admission(now_ns) == Admission::Admit {
-            self.swap(word, word.trip(rule, now_ns, jitter), Transition::Tripped);
-        }
-    }
-
-    fn probe_ended(&self, permit: Permit, transition: Transition, next: impl Fn(Word) -> Option<Word>) {
-        // Only the holder of the permit changes a probing word, so one try is enough: if it fails, the
-        // permit had expired and somebody else probes.
-        if let Some(new) = next(self.word()) {
-            if transition == Transition::ProbeSucceeded {
-                self.streak.store(0, Relaxed);
-            }
-            self.swap(permit.0, new, transition);
-        }
+    /// Holds a Circuit open or closed until `until_ns`, or lets it go. `false`: there was nothing to do.
+    pub fn force(&self, endpoint: EndpointIx, forced: Forced, until_ns: Nanos, now_ns: Nanos) -> bool {
+        self.at(endpoint).is_some_and(|entry| entry.circuit.force(forced, until_ns, now_ns))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logic::units::SECOND;
+    use crate::logic::units::{MS, SECOND};
 
     const RULE: CircuitRule = CircuitRule {
         consecutive_failures: 3,
+        failure_ratio_ppm: 500_000,
+        min_samples: 20,
         cooldown_ns: SECOND,
         max_cooldown_ns: 8 * SECOND,
         window_ns: 10 * SECOND,
     };
     const E: EndpointIx = EndpointIx(0);
 
+    fn with(rule: CircuitRule, rate: Option<Rate>, shards: usize) -> CircuitBoard {
+        let journal = Arc::new(Journal::default());
+        let circuit = Circuit::closed("a", shards, journal.clone());
+        CircuitBoard::new([Entry::new(rule, rate, circuit, Arc::default())], journal)
+    }
     fn board(shards: usize) -> CircuitBoard {
-        CircuitBoard::new([(RULE, Circuit::closed(shards))])
+        with(RULE, None, shards)
     }
     fn note(board: &CircuitBoard, shard: usize, note: CircuitNote, now_ns: Nanos) {
         board.note(E, shard, note, None, now_ns, 0);
@@ -272,23 +225,23 @@ mod tests {
     fn one_probe_decides() {
         let board = board(1);
         (0..3).for_each(|_| note(&board, 0, CircuitNote::Failure, SECOND));
-        assert_eq!(board.take_permit(E, SECOND, 9 * SECOND), Err(2 * SECOND));
-        let permit = board.take_permit(E, 2 * SECOND, 3 * SECOND).unwrap().unwrap();
-        assert_eq!(board.take_permit(E, 2 * SECOND, 3 * SECOND), Err(3 * SECOND));
+        assert_eq!(board.begin(E, true, SECOND, 9 * SECOND), Err(2 * SECOND));
+        let permit = board.begin(E, true, 2 * SECOND, 3 * SECOND).unwrap().unwrap();
+        assert_eq!(board.begin(E, true, 2 * SECOND, 3 * SECOND), Err(3 * SECOND));
         board.note(E, 0, CircuitNote::Failure, Some(permit), 2 * SECOND, u64::MAX / 2);
         assert_eq!(board.admission(E, 2 * SECOND), Admission::Reject { until_ns: 4 * SECOND }, "doubled");
-        let permit = board.take_permit(E, 4 * SECOND, 5 * SECOND).unwrap();
+        let permit = board.begin(E, true, 4 * SECOND, 5 * SECOND).unwrap();
         let permit = permit.unwrap();
         board.note(E, 0, CircuitNote::Success, Some(permit), 4 * SECOND, 0);
         assert_eq!(board.admission(E, 4 * SECOND), Admission::Admit);
-        assert_eq!(board.take_permit(E, 4 * SECOND, 5 * SECOND), Ok(None));
+        assert_eq!(board.begin(E, true, 4 * SECOND, 5 * SECOND), Ok(None));
     }
 
     #[test]
     fn a_probe_without_a_result_gives_its_permit_back() {
         let board = board(1);
         (0..3).for_each(|_| note(&board, 0, CircuitNote::Failure, SECOND));
-        let permit = board.take_permit(E, 2 * SECOND, 30 * SECOND).unwrap().unwrap();
+        let permit = board.begin(E, true, 2 * SECOND, 30 * SECOND).unwrap().unwrap();
         board.note(E, 0, CircuitNote::Nothing, Some(permit), 3 * SECOND, 0);
         assert_eq!(board.admission(E, 3 * SECOND), Admission::Probe);
     }
@@ -313,12 +266,159 @@ mod tests {
                 let tries = (0..4).map(|_| {
                     scope.spawn(|| {
                         start.wait();
-                        (0..16).filter(|_| board.take_permit(E, 2 * SECOND, 9 * SECOND).is_ok()).count()
+                        (0..16).filter(|_| board.begin(E, true, 2 * SECOND, 9 * SECOND).is_ok()).count()
                     })
                 });
                 tries.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).sum()
             });
             assert_eq!(won, 1);
         }
+    }
+
+    const BUSY: CircuitNote = CircuitNote::Busy { retry_after_ns: None };
+
+    #[test]
+    fn a_share_of_failures_opens_it_over_all_shards() {
+        let rule = CircuitRule { consecutive_failures: 1_000, ..RULE };
+        let board = with(rule, None, 2);
+        for at in 0..10 {
+            note(&board, at % 2, CircuitNote::Success, SECOND + at as u64 * 100 * MS);
+            if at < 9 {
+                note(&board, (at + 1) % 2, CircuitNote::Failure, SECOND + at as u64 * 100 * MS);
+            }
+        }
+        assert_eq!(board.admission(E, 2 * SECOND), Admission::Admit, "19 samples");
+        note(&board, 0, CircuitNote::Failure, 2 * SECOND);
+        assert_eq!(board.admission(E, 2 * SECOND), Admission::Reject { until_ns: 3 * SECOND });
+        assert_eq!(
+            (board.transitions(E, Transition::Tripped), board.transitions(E, Transition::TrippedByRatio)),
+            (0, 1)
+        );
+        // Closed again, it begins anew: what was before does not open it at the first failure.
+        let permit = board.begin(E, true, 3 * SECOND, 4 * SECOND).unwrap();
+        board.note(E, 0, CircuitNote::Success, permit, 3 * SECOND, 0);
+        (0..9).for_each(|_| note(&board, 0, CircuitNote::Failure, 3 * SECOND + MS));
+        assert_eq!(board.admission(E, 3 * SECOND + MS), Admission::Admit);
+        (0..20).for_each(|_| note(&board, 1, CircuitNote::Failure, 5 * SECOND));
+        assert!(matches!(board.admission(E, 5 * SECOND), Admission::Reject { .. }));
+    }
+
+    #[test]
+    fn old_failures_open_nothing() {
+        let rule = CircuitRule { consecutive_failures: 1_000, ..RULE };
+        let board = with(rule, None, 1);
+        (0..19).for_each(|_| note(&board, 0, CircuitNote::Failure, SECOND));
+        note(&board, 0, CircuitNote::Failure, 11 * SECOND + 2 * MS);
+        assert_eq!(board.admission(E, 11 * SECOND + 2 * MS), Admission::Admit);
+    }
+
+    #[test]
+    fn callers_that_do_not_wait_count_in_the_share_and_not_in_a_row() {
+        let board = with(RULE, None, 2);
+        (0..19).for_each(|at| note(&board, at % 2, CircuitNote::AbandonedAfterWait, SECOND));
+        assert_eq!(board.admission(E, SECOND), Admission::Admit);
+        note(&board, 0, CircuitNote::AbandonedAfterWait, SECOND);
+        assert!(matches!(board.admission(E, SECOND), Admission::Reject { .. }));
+        assert_eq!(board.transitions(E, Transition::TrippedByRatio), 1);
+        let permit = board.begin(E, true, 3 * SECOND, 9 * SECOND).unwrap();
+        board.note(E, 0, CircuitNote::AbandonedAfterWait, permit, 4 * SECOND, 0);
+        assert_eq!(board.admission(E, 4 * SECOND), Admission::Probe, "it says nothing as a probe");
+    }
+
+    #[test]
+    fn a_busy_endpoint_rests_for_all_shards_and_has_not_failed() {
+        let board = board(2);
+        let busy = CircuitNote::Busy { retry_after_ns: Some(2 * SECOND) };
+        (0..50).for_each(|_| note(&board, 0, busy, SECOND));
+        assert_eq!(board.admission(E, 3 * SECOND - 1), Admission::Reject { until_ns: 3 * SECOND });
+        assert_eq!((board.rests_until_ns(E, SECOND), board.rests(E)), (Some(3 * SECOND), 1));
+        assert_eq!((board.admission(E, 3 * SECOND), board.rests_until_ns(E, 3 * SECOND)), (Admission::Admit, None));
+        assert!(matches!(board.state(E), State::Closed));
+        // A shorter wait does not end a longer one.
+        note(&board, 0, CircuitNote::Busy { retry_after_ns: Some(3 * SECOND) }, 4 * SECOND);
+        note(&board, 1, CircuitNote::Busy { retry_after_ns: Some(SECOND) }, 5 * SECOND);
+        assert_eq!((board.rests_until_ns(E, 5 * SECOND), board.rests(E)), (Some(7 * SECOND), 2));
+        note(&board, 1, CircuitNote::Busy { retry_after_ns: Some(u64::MAX) }, 10 * SECOND);
+        assert_eq!(board.rests_until_ns(E, 10 * SECOND), Some(18 * SECOND), "at most max_cooldown");
+    }
+
+    #[test]
+    fn unasked_it_rests_once_a_tenth_of_the_last_second_was_busy() {
+        let board = board(2);
+        let busy = |shard, now_ns| {
+            board.answered(E, shard, now_ns);
+            note(&board, shard, BUSY, now_ns);
+        };
+        (0..90).for_each(|at| board.answered(E, at % 2, 5 * SECOND));
+        (0..9).for_each(|at| busy(at % 2, 5 * SECOND + MS));
+        assert_eq!(board.rests_until_ns(E, 5 * SECOND + MS), None, "9 of 99");
+        busy(0, 5 * SECOND + 2 * MS);
+        assert_eq!(board.rests_until_ns(E, 5 * SECOND + 2 * MS), Some(6 * SECOND + 2 * MS), "10 of 100");
+        // A second later those say nothing any more.
+        (0..10).for_each(|_| board.answered(E, 1, 7 * SECOND));
+        busy(0, 7 * SECOND);
+        assert_eq!((board.rests_until_ns(E, 7 * SECOND), board.rests(E)), (None, 1), "1 of 11");
+    }
+
+    #[test]
+    fn a_probe_that_finds_it_busy_gives_its_permit_back() {
+        let board = board(1);
+        (0..3).for_each(|_| note(&board, 0, CircuitNote::Failure, SECOND));
+        let permit = board.begin(E, true, 2 * SECOND, 30 * SECOND).unwrap();
+        board.note(E, 0, CircuitNote::Busy { retry_after_ns: Some(SECOND) }, permit, 3 * SECOND, 0);
+        assert_eq!(board.admission(E, 3 * SECOND), Admission::Reject { until_ns: 4 * SECOND });
+        assert_eq!(board.admission(E, 4 * SECOND), Admission::Probe);
+    }
+
+    #[test]
+    fn a_budget_is_spent_by_attempts_that_start_and_by_nothing_else() {
+        let board = with(RULE, Some(Rate { rps: 1, burst: 2 }), 2);
+        (0..9).for_each(|_| assert_eq!(board.admission(E, 10 * SECOND), Admission::Admit));
+        (0..2).for_each(|_| assert_eq!(board.begin(E, false, 10 * SECOND, 20 * SECOND), Ok(None)));
+        assert_eq!(board.admission(E, 10 * SECOND), Admission::Reject { until_ns: 11 * SECOND });
+        assert_eq!(board.usable(E, 10 * SECOND), Admission::Admit);
+        (0..9).for_each(|_| assert_eq!(board.begin(E, false, 10 * SECOND, 20 * SECOND), Err(11 * SECOND)));
+        assert_eq!(board.admission(E, 11 * SECOND), Admission::Admit);
+    }
+
+    #[test]
+    fn a_probe_over_budget_gives_its_permit_back() {
+        let board = with(RULE, Some(Rate { rps: 1, burst: 1 }), 1);
+        (0..3).for_each(|_| note(&board, 0, CircuitNote::Failure, SECOND));
+        assert_eq!(board.begin(E, false, 2 * SECOND, 3 * SECOND), Ok(None));
+        assert_eq!(board.begin(E, true, 2 * SECOND, 9 * SECOND), Err(3 * SECOND));
+        assert_eq!(board.admission(E, 3 * SECOND), Admission::Probe);
+        assert!(board.begin(E, true, 3 * SECOND, 9 * SECOND).is_ok_and(|permit| permit.is_some()));
+        // A lost permit costs no budget.
+        assert_eq!(board.begin(E, true, 5 * SECOND, 9 * SECOND), Err(9 * SECOND));
+        assert_eq!(board.begin(E, false, 5 * SECOND, 9 * SECOND), Ok(None));
+    }
+
+    #[test]
+    fn an_operator_overrules_and_is_counted_and_written_down() {
+        let board = board(1);
+        assert!(!board.force(E, Forced::Auto, 0, SECOND), "nothing to let go of");
+        assert!(board.force(E, Forced::Open, 9 * SECOND, SECOND));
+        assert_eq!(board.admission(E, 2 * SECOND), Admission::Reject { until_ns: 9 * SECOND });
+        assert_eq!(board.state(E), State::HeldOpen { until_ns: 9 * SECOND });
+        assert!(board.force(E, Forced::Closed, 5 * SECOND, 2 * SECOND));
+        (0..50).for_each(|_| note(&board, 0, CircuitNote::Failure, 3 * SECOND));
+        assert_eq!(board.admission(E, 3 * SECOND), Admission::Admit, "whatever fails");
+        note(&board, 0, CircuitNote::Failure, 5 * SECOND);
+        assert!(matches!(board.admission(E, 5 * SECOND), Admission::Reject { .. }), "the hold is over");
+        assert!(board.force(E, Forced::Open, 20 * SECOND, 6 * SECOND));
+        assert!(board.force(E, Forced::Auto, 0, 7 * SECOND));
+        assert_eq!(board.admission(E, 7 * SECOND), Admission::Probe);
+        let lines = std::iter::from_fn(|| board.journal().take());
+        let told: Vec<_> = lines.map(|line| (line.transition, line.for_ns / SECOND)).collect();
+        let right = [
+            (Transition::HeldOpen, 8),
+            (Transition::HeldClosed, 3),
+            (Transition::Tripped, 1),
+            (Transition::HeldOpen, 14),
+            (Transition::Released, 0),
+        ];
+        assert_eq!(told, right);
+        assert_eq!(board.transitions(E, Transition::HeldOpen), 2);
     }
 }

@@ -5,10 +5,10 @@
 use crate::logic::fault::{Outcome, Reason};
 use crate::logic::methods::MethodId;
 use crate::logic::units::{MS, Nanos, SECOND};
+use crate::shared::atomic::{AtomicU64, Relaxed};
 use crossbeam_utils::CachePadded;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A counter or gauge with a single writer.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use crate::logic::methods::MethodId;
 use crate::logic::snapshot::{Endpoint, EndpointIx, Gateway, Snapshot};
-use crate::shared::circuit_board::{Circuit, CircuitBoard};
+use crate::shared::circuit_board::{Circuit, CircuitBoard, Entry};
 use crate::shared::counters::{self, Counters, PerShard, RouteCells};
 use arc_swap::ArcSwap;
 use std::net::SocketAddr;
@@ -24,17 +24,20 @@ pub struct Live {
 
 impl Live {
     /// Puts a Snapshot to work. What `before` had and the new one keeps goes on: counters of Routes and
-    /// Endpoints with the same ids, and Circuits of Endpoints that are still at the same host and port.
+    /// Endpoints with the same ids, budgets too, and Circuits of Endpoints that are still at the same host and port.
     pub fn new(snapshot: Snapshot, addresses: Vec<Vec<SocketAddr>>, shards: usize, before: Option<&Live>) -> Live {
         let kept = snapshot.endpoints.iter().map(|endpoint| before.and_then(|before| before.endpoint(&endpoint.id)));
         let kept: Vec<Option<(usize, &Live)>> = kept.map(|at| at.zip(before)).collect();
-        let circuits = snapshot.endpoints.iter().zip(&kept).map(|(endpoint, kept)| {
+        let journal = before.map_or_else(Arc::default, |before| before.board.journal().clone());
+        let entries = snapshot.endpoints.iter().zip(&kept).map(|(endpoint, kept)| {
             let same_place = |old: &Endpoint| old.url.host == endpoint.url.host && old.url.port == endpoint.url.port;
             let old = kept.filter(|(at, before)| same_place(&before.snapshot.endpoints[*at]));
             let circuit = old.and_then(|(at, before)| before.board.circuit(EndpointIx(at as u16)));
-            (endpoint.circuit, circuit.unwrap_or_else(|| Circuit::closed(shards)))
+            let circuit = circuit.unwrap_or_else(|| Circuit::closed(&endpoint.id, shards, journal.clone()));
+            let budget = kept.and_then(|(at, before)| before.board.budget(EndpointIx(at as u16)));
+            Entry::new(endpoint.circuit, endpoint.budget, circuit, budget.unwrap_or_default())
         });
-        let board = CircuitBoard::new(circuits);
+        let board = CircuitBoard::new(entries.collect::<Vec<_>>(), journal);
         let endpoints = kept.iter().map(|kept| match kept {
             Some((at, before)) => before.counters.endpoints[*at].clone(),
             None => counters::endpoint_cells(shards),

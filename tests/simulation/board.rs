@@ -1,13 +1,16 @@
-//! The Circuits of the simulated world: words moved by `logic::circuit` only, and beside each word a
-//! shadow that follows the contract by itself. Where they part, something is wrong.
+//! The Circuits, rests and budgets of the simulated world: words moved by `logic` only, and beside each word
+//! a shadow that follows the contract by itself. Where they part, something is wrong.
 //!
 //! Shards meet here as they do at the shared board: a word is loaded at one moment and swapped at a later
 //! one, and other shards may have been there in between.
 
-use ringway::logic::circuit::{Admission, State, Streak, Word};
+use crate::simulation::counts::{Budget, Counts};
+use ringway::logic::circuit::{Admission, State, Streak, Word, ratio_reached};
 use ringway::logic::failover::World;
+use ringway::logic::limiter::Rate;
+use ringway::logic::rest::rest_ns;
 use ringway::logic::snapshot::{CircuitRule, EndpointIx, TARGETS_MAX};
-use ringway::logic::units::{MS, Nanos};
+use ringway::logic::units::{MS, Nanos, SECOND};
 use ringway::logic::verdict::CircuitNote;
 use std::cell::RefCell;
 
@@ -29,6 +32,9 @@ struct Shadow {
     openings: u32,
     /// Failures since the last success.
     failures: u32,
+    /// Samples count from here on.
+    closed_ns: Nanos,
+    rests_until_ns: Nanos,
 }
 
 /// A permit to probe, as its holder knows it.
@@ -45,6 +51,7 @@ pub struct Trip {
     old: Word,
     new: Word,
     at_ns: Nanos,
+    by_ratio: bool,
 }
 
 /// What a shard saw when it went for the permit.
@@ -65,6 +72,12 @@ struct Circuit {
     /// One counter a shard.
     successes: Vec<u64>,
     last_success_ns: Option<Nanos>,
+    /// Successes and failures.
+    samples: Counts,
+    /// Answers of the last second, and which of them were busy.
+    answers: Counts,
+    rests_until_ns: Nanos,
+    budget: Option<Budget>,
     shadow: Shadow,
 }
 
@@ -72,6 +85,13 @@ struct Circuit {
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Passed {
     pub trips: u64,
+    pub trips_by_ratio: u64,
+    pub rests_asked: u64,
+    pub rests_unasked: u64,
+    pub busy_without_rest: u64,
+    pub spent: u64,
+    pub overspent: u64,
+    pub impatient: u64,
     pub probes: u64,
     pub races_lost: u64,
     pub closed: u64,
@@ -92,6 +112,13 @@ impl Passed {
 
     pub fn add(&mut self, other: &Passed) {
         self.trips += other.trips;
+        self.trips_by_ratio += other.trips_by_ratio;
+        self.rests_asked += other.rests_asked;
+        self.rests_unasked += other.rests_unasked;
+        self.busy_without_rest += other.busy_without_rest;
+        self.spent += other.spent;
+        self.overspent += other.overspent;
+        self.impatient += other.impatient;
         self.probes += other.probes;
         self.races_lost += other.races_lost;
         self.closed += other.closed;
@@ -118,8 +145,9 @@ type Checked<T> = Result<T, String>;
 impl World for Board {
     fn admission(&self, endpoint: EndpointIx, now_ns: Nanos) -> Admission {
         let circuit = &self.circuits[usize::from(endpoint.0)];
-        let said = circuit.word.admission(now_ns);
-        let right = circuit.shadow.admission(now_ns);
+        let said = circuit.word.admission(now_ns).not_before(circuit.rests_until_ns, now_ns);
+        let said = circuit.budget.as_ref().map_or(said, |budget| said.not_before(budget.said_ns(), now_ns));
+        let right = circuit.right(now_ns);
         if said != right {
             let wrong = format!("{endpoint:?} says {said:?}, and it is {right:?} ({:?})", circuit.shadow);
             self.wrong.borrow_mut().get_or_insert(wrong);
@@ -132,10 +160,22 @@ impl World for Board {
 }
 
 impl Board {
-    pub fn new(rules: Vec<CircuitRule>, shards: usize) -> Board {
-        let shadow = Shadow { kind: Kind::Closed, until_ns: 0, permit_end_ns: 0, openings: 0, failures: 0 };
-        let circuit = |rule| Circuit {
-            rule,
+    pub fn new(rules: &[CircuitRule], rates: &[Option<Rate>], shards: usize) -> Board {
+        let shadow = Shadow {
+            kind: Kind::Closed,
+            until_ns: 0,
+            permit_end_ns: 0,
+            openings: 0,
+            failures: 0,
+            closed_ns: 0,
+            rests_until_ns: 0,
+        };
+        let circuit = |(rule, rate): (&CircuitRule, &Option<Rate>)| Circuit {
+            samples: Counts::new(rule.window_ns, shards),
+            answers: Counts::new(SECOND, shards),
+            rests_until_ns: 0,
+            budget: rate.map(Budget::new),
+            rule: *rule,
             word: Word::default(),
             streak: Streak::default(),
             successes: vec![0; shards],
@@ -143,7 +183,7 @@ impl Board {
             shadow,
         };
         Board {
-            circuits: rules.into_iter().map(circuit).collect(),
+            circuits: rules.iter().zip(rates).map(circuit).collect(),
             permits: 0,
             passed: Passed::default(),
             asked: RefCell::default(),
@@ -156,9 +196,22 @@ impl Board {
         self.wrong.borrow().clone().map_or(Ok(()), Err)
     }
 
-    /// What the contract says that the Circuit says now.
+    /// What the contract says that Circuit, rest and budget say now.
     pub fn right(&self, endpoint: EndpointIx, now_ns: Nanos) -> Admission {
-        self.circuits[usize::from(endpoint.0)].shadow.admission(now_ns)
+        self.circuits[usize::from(endpoint.0)].right(now_ns)
+    }
+
+    pub fn has_budget(&self, endpoint: EndpointIx) -> bool {
+        self.circuits[usize::from(endpoint.0)].budget.is_some()
+    }
+
+    /// Spends one attempt; `Err`: until when there is none.
+    pub fn spend(&mut self, endpoint: EndpointIx, now_ns: Nanos) -> Checked<Result<(), Nanos>> {
+        let Some(budget) = &mut self.circuits[usize::from(endpoint.0)].budget else { return Ok(Ok(())) };
+        let spent = budget.spend(now_ns).map_err(|why| format!("{endpoint:?}: {why}"))?;
+        self.passed.spent += u64::from(spent.is_ok());
+        self.passed.overspent += u64::from(spent.is_err());
+        Ok(spent)
     }
 
     pub fn is_closed(&self, endpoint: usize) -> bool {
@@ -206,6 +259,13 @@ impl Board {
         Ok(Some(Permit { word: circuit.word, number: self.permits }))
     }
 
+    /// A whole answer came.
+    pub fn answered(&mut self, endpoint: EndpointIx, shard: usize, busy: bool, now_ns: Nanos) {
+        if !busy {
+            self.circuits[usize::from(endpoint.0)].answers.count(shard, false, now_ns);
+        }
+    }
+
     /// What an attempt says about its Endpoint. `split`: a swap that would open the Circuit is handed back,
     /// to be done a little later.
     pub fn note(
@@ -221,9 +281,17 @@ impl Board {
         let failed = match note {
             CircuitNote::Failure => true,
             CircuitNote::FailureIfNoRecentSuccess => !recently,
-            CircuitNote::Success | CircuitNote::Nothing => false,
+            CircuitNote::AbandonedAfterWait => permit.is_none(),
+            CircuitNote::Success | CircuitNote::Busy { .. } | CircuitNote::Nothing => false,
         };
+        self.passed.impatient += u64::from(note == CircuitNote::AbandonedAfterWait);
+        if let CircuitNote::Busy { retry_after_ns } = note {
+            circuit
+                .was_busy(shard, retry_after_ns, now_ns, &mut self.passed)
+                .map_err(|why| format!("{endpoint:?}: {why}"))?;
+        }
         if note == CircuitNote::Success {
+            circuit.samples.count(shard, false, now_ns);
             circuit.successes[shard] += 1;
             circuit.last_success_ns = Some(now_ns);
             circuit.shadow.failures = 0;
@@ -233,7 +301,8 @@ impl Board {
                 circuit.probe_ended(permit, failed, note, (now_ns, jitter), &mut self.passed).map(|()| None)
             }
             None if failed => {
-                let trip = circuit.failed(endpoint, now_ns, jitter)?;
+                let in_a_row = note != CircuitNote::AbandonedAfterWait;
+                let trip = circuit.failed((endpoint, shard), in_a_row, now_ns, jitter)?;
                 match trip {
                     Some(trip) if !split => self.trip(trip).map(|()| None),
                     other => Ok(other),
@@ -258,6 +327,7 @@ impl Board {
         within(until_ns, end_ns, end_ns).map_err(|why| format!("the first cooldown's end {why}"))?;
         circuit.shadow = Shadow { kind: Kind::Open, until_ns, openings: 1, ..circuit.shadow };
         self.passed.trips += 1;
+        self.passed.trips_by_ratio += u64::from(trip.by_ratio);
         Ok(())
     }
 }
@@ -275,18 +345,82 @@ impl Shadow {
 }
 
 impl Circuit {
-    fn failed(&mut self, endpoint: EndpointIx, now_ns: Nanos, jitter: f64) -> Checked<Option<Trip>> {
-        self.streak = self.streak.failed(self.successes.iter().sum());
-        self.shadow.failures += 1;
-        let (counted, right) = (self.streak.failures(), u64::from(self.shadow.failures));
-        if counted != right {
-            return Err(format!("{counted} failures in a row, and there were {right}"));
+    fn right(&self, now_ns: Nanos) -> Admission {
+        let own = self.shadow.admission(now_ns);
+        let ready_ns = self.budget.as_ref().map_or(0, |budget| budget.right_ns(now_ns));
+        match (own, self.shadow.rests_until_ns.max(ready_ns)) {
+            (own, later_ns) if later_ns <= now_ns => own,
+            (Admission::Reject { until_ns }, later_ns) => Admission::Reject { until_ns: until_ns.max(later_ns) },
+            (_, until_ns) => Admission::Reject { until_ns },
         }
-        if right < u64::from(self.rule.consecutive_failures) || self.shadow.kind != Kind::Closed {
+    }
+
+    /// A busy answer: rests as long as it is asked to, or a second if a tenth of the answers are so.
+    fn was_busy(&mut self, shard: usize, asked_ns: Option<Nanos>, now_ns: Nanos, passed: &mut Passed) -> Checked<()> {
+        self.answers.count(shard, true, now_ns);
+        let (others, busy) = self.answers.sums(0, now_ns);
+        let said = rest_ns(&self.rule, asked_ns, busy, others + busy).unwrap_or(0);
+        self.rests_until_ns = self.rests_until_ns.max(now_ns + said);
+        let many = |others: u64, busy: u64| 9 * busy >= others;
+        let right = match (asked_ns, self.answers.holds(0, now_ns, many)) {
+            (Some(asked_ns), _) => asked_ns.min(self.rule.max_cooldown_ns),
+            (None, (true, _)) => SECOND,
+            (None, (_, false)) => 0,
+            (None, (false, true)) => said.min(1) * SECOND,
+        };
+        if said != right {
+            return Err(format!("rests for {said}, and {right} is right ({asked_ns:?}, {busy} of {})", others + busy));
+        }
+        self.shadow.rests_until_ns = self.shadow.rests_until_ns.max(now_ns + right);
+        match (asked_ns, right) {
+            (_, 0) => passed.busy_without_rest += 1,
+            (Some(_), _) => passed.rests_asked += 1,
+            (None, _) => passed.rests_unasked += 1,
+        }
+        Ok(())
+    }
+
+    fn failed(
+        &mut self,
+        (endpoint, shard): (EndpointIx, usize),
+        in_a_row: bool,
+        now_ns: Nanos,
+        jitter: f64,
+    ) -> Checked<Option<Trip>> {
+        self.samples.count(shard, true, now_ns);
+        if in_a_row {
+            self.streak = self.streak.failed(self.successes.iter().sum());
+            self.shadow.failures += 1;
+            let (counted, right) = (self.streak.failures(), u64::from(self.shadow.failures));
+            if counted != right {
+                return Err(format!("{counted} failures in a row, and there were {right}"));
+            }
+        }
+        let since_ns = self.word.counts_since_ns(now_ns);
+        if since_ns.is_some() != (self.shadow.kind == Kind::Closed) {
+            return Err(format!("failures count from {since_ns:?} on, and it is {:?}", self.shadow));
+        }
+        let Some(since_ns) = since_ns else { return Ok(None) };
+        let enough = in_a_row && self.shadow.failures >= self.rule.consecutive_failures;
+        if !enough && !self.too_large_a_share(since_ns, now_ns)? {
             return Ok(None);
         }
         let new = self.word.trip(&self.rule, now_ns, jitter);
-        Ok(Some(Trip { endpoint, old: self.word, new, at_ns: now_ns }))
+        Ok(Some(Trip { endpoint, old: self.word, new, at_ns: now_ns, by_ratio: !enough }))
+    }
+
+    fn too_large_a_share(&self, since_ns: Nanos, now_ns: Nanos) -> Checked<bool> {
+        let (succeeded, failed) = self.samples.sums(since_ns, now_ns);
+        let said = ratio_reached(&self.rule, succeeded, failed);
+        let (fewest, share) = (u64::from(self.rule.min_samples), f64::from(self.rule.failure_ratio_ppm) / 1e6);
+        // All of these numbers are exact in an f64, except for the share itself.
+        let large = |good: u64, bad: u64| good + bad >= fewest && bad as f64 >= share * (good + bad) as f64 - 1e-9;
+        let (always, ever) = self.samples.holds(self.shadow.closed_ns, now_ns, large);
+        match said {
+            true if !ever => Err(format!("{failed} failures beside {succeeded} successes are too many, and are not")),
+            false if always => Err(format!("{failed} failures beside {succeeded} successes are not too many, and are")),
+            said => Ok(said),
+        }
     }
 
     fn probe_ended(
@@ -332,10 +466,11 @@ impl Circuit {
             (false, CircuitNote::Success, State::Closed) => {
                 shadow.kind = Kind::Closed;
                 shadow.openings = 0;
+                shadow.closed_ns = now_ns;
                 self.streak = Streak::default();
                 passed.closed += 1;
             }
-            (false, CircuitNote::Nothing | CircuitNote::FailureIfNoRecentSuccess, State::Open { until_ns }) => {
+            (false, _, State::Open { until_ns }) if note != CircuitNote::Success => {
                 within(until_ns, now_ns, now_ns).map_err(|why| format!("a returned permit {why}"))?;
                 shadow.until_ns = until_ns;
                 passed.returned += 1;

@@ -30,6 +30,8 @@ enum Happens {
     Glimpse(u32),
     /// ...and swaps this word.
     Take(u32, Word),
+    /// It spends of the Endpoint's budget.
+    Spend(u32),
     /// The attempt with this number ends.
     Ends(u32, u32),
     Leaves(u32),
@@ -53,7 +55,9 @@ struct Live {
     /// Attempts that no byte was sent for.
     unsent: u32,
     reached: u32,
-    waits_for_permit: bool,
+    /// The machine said so, and no request has gone out yet.
+    begins: bool,
+    began_ns: Nanos,
     /// The last weighted choice, as a number.
     drawn: Option<f64>,
 }
@@ -137,7 +141,7 @@ impl Run {
         let nodes: Vec<Node> = scene.rules.iter().map(|_| Node::new(&mut random)).collect();
         let mut run = Run {
             seed,
-            board: Board::new(scene.rules.clone(), scene.shards),
+            board: Board::new(&scene.rules, &scene.rates, scene.shards),
             scene,
             calls: BTreeMap::new(),
             queue: BinaryHeap::new(),
@@ -202,6 +206,7 @@ impl Run {
             Happens::Step(id) => self.step(id),
             Happens::Glimpse(id) => self.glimpse(id),
             Happens::Take(id, word) => self.take(id, word),
+            Happens::Spend(id) => self.spend(id),
             Happens::Ends(id, attempt) => self.ends(id, attempt),
             Happens::Leaves(id) => self.leaves(id),
             Happens::Trip(trip) => self.board.trip(trip),
@@ -290,7 +295,8 @@ impl Run {
             ending: None,
             unsent: 0,
             reached: 0,
-            waits_for_permit: false,
+            begins: false,
+            began_ns: 0,
             drawn: None,
         };
         self.calls.insert(id, live);
@@ -316,10 +322,10 @@ impl Run {
         match action {
             Action::Attempt { endpoint, until_ns, probe } => {
                 (live.endpoint, live.until_ns, live.permit) = (endpoint, until_ns, None);
-                live.waits_for_permit = probe;
+                live.begins = true;
                 match probe {
                     true => self.soon(Happens::Glimpse(id)),
-                    false => self.start(id),
+                    false => self.permitted(id),
                 }
                 Ok(())
             }
@@ -365,7 +371,7 @@ impl Run {
         self.current = Some(id);
         let Some(live) = self.calls.get_mut(&id) else { return Ok(()) };
         match self.board.glimpse(live.endpoint, self.now_ns)? {
-            Glimpse::Closed => self.start(id),
+            Glimpse::Closed => self.permitted(id),
             Glimpse::HalfOpen(word) => self.soon(Happens::Take(id, word)),
             Glimpse::Rejected(until_ns) => self.refused(id, until_ns),
         }
@@ -379,16 +385,42 @@ impl Run {
         match self.board.take(live.endpoint, word, until_ns, self.now_ns)? {
             Some(permit) => {
                 live.permit = Some(permit);
-                self.start(id);
+                self.permitted(id);
             }
             None => self.refused(id, until_ns),
         }
         Ok(())
     }
 
+    /// Now only the budget is between the Call and its attempt.
+    fn permitted(&mut self, id: u32) {
+        let Some(live) = self.calls.get(&id) else { return };
+        match self.board.has_budget(live.endpoint) {
+            true => self.soon(Happens::Spend(id)),
+            false => self.start(id),
+        }
+    }
+
+    fn spend(&mut self, id: u32) -> Checked<()> {
+        self.current = Some(id);
+        let Some(live) = self.calls.get_mut(&id) else { return Ok(()) };
+        let (place, permit) = ((live.endpoint, live.shard), live.permit);
+        match self.board.spend(live.endpoint, self.now_ns)? {
+            Ok(()) => self.start(id),
+            Err(until_ns) => {
+                live.permit = None;
+                if permit.is_some() {
+                    self.board.note(place, CircuitNote::Nothing, permit, (self.now_ns, 0.0), false)?;
+                }
+                self.refused(id, until_ns);
+            }
+        }
+        Ok(())
+    }
+
     fn refused(&mut self, id: u32, until_ns: Nanos) {
         if let Some(live) = self.calls.get_mut(&id) {
-            live.waits_for_permit = false;
+            live.begins = false;
             live.machine.feed(Event::Refused { until_ns });
             live.oracle.refused(self.now_ns, until_ns);
             self.soon(Happens::Step(id));
@@ -402,7 +434,8 @@ impl Run {
         let node = &mut self.nodes[usize::from(live.endpoint.0)];
         let (ending, executed) = node.take(&mut self.random, self.scene.family, live.oracle.notification, timeout_ns);
         let reached = !matches!(ending.how, How::Broke(Broke::NotSent(_)));
-        live.waits_for_permit = false;
+        live.begins = false;
+        live.began_ns = self.now_ns;
         live.oracle.executed += u32::from(executed);
         live.reached += u32::from(reached);
         live.unsent += u32::from(!reached);
@@ -453,6 +486,10 @@ impl Run {
         let split = self.random.once_in(4);
         let (place, permit) = ((live.endpoint, live.shard), live.permit.take());
         live.machine.feed(Event::Judged(verdict));
+        if let How::Answered(_) = how {
+            let busy = matches!(note, CircuitNote::Busy { .. });
+            self.board.answered(place.0, place.1, busy, self.now_ns);
+        }
         let trip = self.board.note(place, note, permit, (self.now_ns, self.random.unit()), split)?;
         if let Some(trip) = trip {
             self.soon(Happens::Trip(trip));
@@ -470,7 +507,7 @@ impl Run {
         if cancels != (live.oracle.class == Class::Stateless) {
             return Err(format!("a caller that leaves cuts a {:?} short: {cancels}", live.oracle.class));
         }
-        if !live.oracle.is_away() || live.waits_for_permit {
+        if !live.oracle.is_away() || live.begins {
             return Ok(());
         }
         let (road, random) = (self.scene.road(live.road), &mut self.random);
@@ -482,7 +519,12 @@ impl Run {
             let how = How::Broke(Broke::Sent(Reason::ConnectionLost));
             let (verdict, _) = verdict::judge_broken(Broke::Sent(Reason::ConnectionLost));
             let row = table::row(self.scene.family, live.oracle.notification, &how);
-            return self.judged(id, &how, verdict, CircuitNote::Nothing, &row);
+            let waited_ns = self.now_ns - live.began_ns;
+            let note = verdict::judge_abandoned(waited_ns);
+            if (note == CircuitNote::AbandonedAfterWait) != (waited_ns >= 1_000 * MS) {
+                return Err(format!("a caller that left after {waited_ns} says {note:?}"));
+            }
+            return self.judged(id, &how, verdict, note, &row);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use crate::simulation::oracle::Road;
 use crate::simulation::random::Random;
 use ringway::logic::call::Class;
+use ringway::logic::limiter::Rate;
 use ringway::logic::methods::Family;
 use ringway::logic::snapshot::{CircuitRule, EndpointIx, Route, Strategy, Target};
 use ringway::logic::units::{MS, Nanos, SECOND};
@@ -11,6 +12,8 @@ pub struct Scene {
     pub family: Family,
     pub shards: usize,
     pub rules: Vec<CircuitRule>,
+    /// Budgets of Endpoints that have one.
+    pub rates: Vec<Option<Rate>>,
     /// The Routes that callers use.
     pub roads: Vec<Road>,
     /// One Route to each Endpoint alone: what shows after the faults that every Circuit closes again.
@@ -32,6 +35,7 @@ impl Scene {
             family: random.pick(&[Family::Evm, Family::Evm, Family::Tron, Family::Solana]),
             shards: random.between(1, 4) as usize,
             rules: (0..endpoints).map(|_| rule(random)).collect(),
+            rates: (0..endpoints).map(|_| rate(random)).collect(),
             roads,
             solo,
             pace_ns: random.pick(&[MS / 5, 2 * MS, 10 * MS, 50 * MS]),
@@ -43,12 +47,12 @@ impl Scene {
     }
 
     /// The longest that an Endpoint may stay closed to Calls once all its faults are over: an attempt that
-    /// began before, a permit that was lost, and a whole cooldown.
+    /// began before, a permit that was lost, a whole cooldown, a whole rest, and the next of its budget.
     pub fn patience_ns(&self) -> Nanos {
         let all = self.roads.iter().chain(&self.solo);
         let attempt = all.map(|road| road.route.attempt_timeout_ns).max().unwrap_or(0);
         let cooldown = self.rules.iter().map(|rule| rule.max_cooldown_ns.max(rule.cooldown_ns)).max().unwrap_or(0);
-        2 * attempt + cooldown + SECOND
+        2 * attempt + cooldown + cooldown.max(SECOND) + 2 * SECOND
     }
 }
 
@@ -56,12 +60,20 @@ fn rule(random: &mut Random) -> CircuitRule {
     let longest_ms = random.pick(&[40, 400, 2_000]);
     let cooldown_ns = random.between(5, longest_ms) * MS + random.below(3) * 333;
     CircuitRule {
-        consecutive_failures: random.pick(&[1, 2, 3, 5, 8, 12]),
+        consecutive_failures: random.pick(&[1, 2, 3, 5, 8, 12, 1_000]),
+        failure_ratio_ppm: random.pick(&[100_000, 333_333, 500_000, 500_000, 750_000, 1_000_000]),
+        min_samples: random.pick(&[1, 5, 10, 20, 20, 60]),
         cooldown_ns,
         // Sometimes below the first one: then nothing doubles.
         max_cooldown_ns: random.between(cooldown_ns / 2, 16 * cooldown_ns),
         window_ns: random.between(100 * MS, 10 * SECOND),
     }
+}
+
+/// Rates whose intervals are whole ns, so that what is right is exact.
+fn rate(random: &mut Random) -> Option<Rate> {
+    let rate = Rate { rps: random.pick(&[1, 5, 20, 50, 200, 500]), burst: random.pick(&[1, 2, 5, 20, 100]) };
+    random.once_in(3).then_some(rate)
 }
 
 fn road(random: &mut Random, endpoints: usize) -> Road {

@@ -81,7 +81,7 @@ fn answered(family: Family, response: &Response) -> Row {
         return say(Meaning::Final, false, if class == 2 { CircuitNote::Success } else { CircuitNote::Nothing });
     }
     if status == 429 || (status == 503 && retry_after_ns.is_some()) {
-        return say(Meaning::Refused, false, CircuitNote::Nothing);
+        return say(Meaning::Refused, false, CircuitNote::Busy { retry_after_ns });
     }
     if class == 3 || status == 451 || CONFIGURATION.contains(&status) {
         return say(Meaning::Refused, false, CircuitNote::FailureIfNoRecentSuccess);

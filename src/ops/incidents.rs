@@ -1,0 +1,39 @@
+//! The log's lines about Circuits: shards write them into a journal, and wait for nobody; a thread here says them.
+
+use crate::logic::units::MS;
+use crate::shared::journal::{Incident, Journal};
+use crate::shared::snapshot_cell::World;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a line may wait.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Says what is in the journal for as long as the process lives.
+pub fn start(world: &Arc<World>) -> std::io::Result<()> {
+    // One journal goes through all Snapshots.
+    let journal = world.live.load().board.journal().clone();
+    std::thread::Builder::new().name("incidents".into()).spawn(move || {
+        loop {
+            std::thread::sleep(EVERY);
+            drain(&journal);
+        }
+    })?;
+    Ok(())
+}
+
+/// Says everything that is in the journal now.
+pub fn drain(journal: &Journal) {
+    while let Some(incident) = journal.take() {
+        say(&incident);
+    }
+}
+
+fn say(incident: &Incident) {
+    let Incident { endpoint, transition, for_ns } = incident;
+    let (to, reason, for_ms) = (transition.to(), transition.reason(), for_ns.div_ceil(MS));
+    match to {
+        "open" => tracing::warn!(%endpoint, to, reason, for_ms, "Circuit"),
+        _ => tracing::info!(%endpoint, to, reason, for_ms, "Circuit"),
+    }
+}
