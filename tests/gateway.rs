@@ -18,6 +18,7 @@ mod gateway {
     mod metrics;
     mod pool;
     mod reload;
+    mod rest;
     mod secrets;
     mod upstream;
     mod upstream_framing;

@@ -31,7 +31,7 @@ pub fn drain(journal: &Journal) {
 
 fn say(incident: &Incident) {
     let Incident { endpoint, transition, for_ns } = incident;
-    let (to, reason, for_ms) = (transition.to(), transition.reason(), for_ns.div_ceil(MS));
+    let (to, reason, for_ms) = (transition.to(), transition.reason(), for_ns / MS);
     match to {
         "open" => tracing::warn!(%endpoint, to, reason, for_ms, "Circuit"),
         _ => tracing::info!(%endpoint, to, reason, for_ms, "Circuit"),

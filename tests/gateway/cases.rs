@@ -127,11 +127,12 @@ fn solana_26_a_rate_limiters_html_never_reaches_the_caller() {
         Upstream::start(|_| Reply::http(429, &["Content-Type: text/html", "Retry-After: 2"], "<html>slow down</html>"));
     let other = Upstream::answering("1");
     let gateway = Setup::of(&[&limited, &other]).another("alone", "[\"a\"]", "").start();
-    gateway.post(CHAIN_ID).assert_result("1", "1");
     let answer = gateway.post_to("/alone", CHAIN_ID);
     answer.assert_fault(502, "1", -32052);
     assert_eq!((answer.reason().as_str(), answer.header("retry-after").as_deref()), ("rate_limited", Some("2")));
     assert!(!answer.body.contains('<'), "{answer:?}");
+    gateway.post(CHAIN_ID).assert_result("1", "1");
+    assert_eq!(limited.count(), 1, "it rests");
 }
 
 #[test]

@@ -71,7 +71,6 @@ fn every_kind_of_failure_counts_and_what_says_nothing_does_not() {
         (414, false),
         (422, false),
         (418, false),
-        (429, false),
     ] {
         let (status, first) = node("first");
         let gateway = Setup::of(&[&first]).circuit(rule).start();
@@ -267,4 +266,88 @@ fn a_probe_that_never_comes_back_keeps_no_endpoint_closed() {
     hangs.store(0, Ordering::SeqCst);
     while client.ask(call_body("1", READ, "[]")).json().get("result").is_none() {}
     assert_eq!(state(&gateway, "a"), 0);
+}
+
+#[test]
+fn a_share_of_failures_opens_it_although_there_are_never_two_in_a_row() {
+    let first = Upstream::start(|seen| match seen.nth % 2 {
+        0 => Reply::result(seen, "\"first\""),
+        _ => Reply::json(500, "no"),
+    });
+    let second = Upstream::answering("\"second\"");
+    let gateway = Setup::of(&[&first, &second])
+        .circuit("consecutive_failures = 2\nmin_samples = 30\ncooldown = \"60s\"\nmax_cooldown = \"60s\"")
+        .start();
+    let mut client = gateway.connect();
+    // Both shards have a part in it.
+    for at in 0..29 {
+        let answer = if at % 3 == 0 { gateway.call(READ, "[]") } else { client.ask(call_body("1", READ, "[]")) };
+        answer.assert_result("1", if at % 2 == 0 { "\"first\"" } else { "\"second\"" });
+    }
+    assert_eq!(state(&gateway, "a"), 0, "29 samples");
+    client.ask(call_body("1", READ, "[]")).assert_result("1", "\"second\"");
+    assert_eq!((state(&gateway, "a"), transitions(&gateway, "failure_ratio")), (1, 1));
+    (0..9).for_each(|_| gateway.call(READ, "[]").assert_result("1", "\"second\""));
+    assert_eq!((first.count(), transitions(&gateway, "consecutive_failures")), (30, 0));
+    gateway.wait_for_log("failure_ratio");
+    let log = gateway.log();
+    let line = log.lines().find(|line| line.contains("failure_ratio")).unwrap();
+    assert!(line.contains("\"WARN\"") && line.contains("\"endpoint\":\"a\"") && line.contains("60000"), "{line}");
+}
+
+#[test]
+fn a_share_of_failures_under_its_ratio_opens_nothing() {
+    let first = Upstream::start(|seen| match seen.nth % 4 {
+        3 => Reply::json(500, "no"),
+        _ => Reply::result(seen, "\"first\""),
+    });
+    let second = Upstream::answering("\"second\"");
+    let gateway = Setup::of(&[&first, &second])
+        .circuit("min_samples = 10")
+        .endpoint(0, "circuit = { failure_ratio = 0.26 }")
+        .start();
+    let mut client = gateway.connect();
+    for at in 0..100 {
+        let answer = client.ask(call_body("1", READ, "[]"));
+        answer.assert_result("1", if at % 4 == 3 { "\"second\"" } else { "\"first\"" });
+    }
+    assert_eq!((state(&gateway, "a"), first.count()), (0, 100));
+}
+
+#[test]
+fn one_probe_among_many_calls_at_once_round_after_round() {
+    let failing = Arc::new(AtomicU16::new(1));
+    let fails = failing.clone();
+    let first = Upstream::start(move |seen| match fails.load(Ordering::SeqCst) {
+        1 => Reply::json(500, "no"),
+        _ => Reply::result(seen, "\"first\""),
+    });
+    let second = Upstream::answering("\"second\"");
+    let gateway = Setup::of(&[&first, &second])
+        .circuit("consecutive_failures = 1\ncooldown = \"100ms\"\nmax_cooldown = \"100ms\"")
+        .start();
+    gateway.call(READ, "[]").assert_result("1", "\"second\"");
+    let mut clients: Vec<_> = (0..64).map(|_| gateway.connect()).collect();
+    let mut round = || {
+        for client in &mut clients {
+            client.post("/eth", &[], call_body("1", READ, "[]"));
+        }
+        clients.iter_mut().map(|client| client.response()).filter(|answer| answer.result() == "\"first\"").count()
+    };
+    let until = Instant::now() + Duration::from_secs(30);
+    while first.count() < 7 {
+        assert!(Instant::now() < until, "{} probes", first.count() - 1);
+        assert_eq!(round(), 0, "no caller sees a failed probe");
+    }
+    let times: Vec<Instant> = first.seen().iter().map(|seen| seen.at).collect();
+    for pair in times.windows(2) {
+        assert!(pair[1] - pair[0] >= Duration::from_millis(85), "two probes in one cooldown: {:?}", pair[1] - pair[0]);
+    }
+    let probes = first.count() as u64 - 1;
+    assert_eq!((transitions(&gateway, "cooldown_over"), transitions(&gateway, "probe_failed")), (probes, probes));
+    failing.store(0, Ordering::SeqCst);
+    while round() < 64 {
+        assert!(Instant::now() < until, "never closed");
+    }
+    assert_eq!((state(&gateway, "a"), transitions(&gateway, "probe_succeeded")), (0, 1));
 }

@@ -183,10 +183,11 @@ fn exhausted_says_how_the_last_attempt_failed() {
     let closed = ClosedPort::new();
     let busy = Upstream::start(|_| Reply::http(429, &["Retry-After: 3"], "wait"));
     let dated = Upstream::start(|_| Reply::http(503, &["Retry-After: Sun, 06 Nov 1994 08:49:37 GMT"], "wait"));
-    let gateway = Setup::at(&[closed.address, busy.address, dated.address])
+    // Under another name it does not rest yet.
+    let gateway = Setup::at(&[closed.address, busy.address, dated.address, busy.address])
         .no_circuit()
         .another("busy-last", "[\"a\", \"b\"]", "")
-        .another("closed-last", "[\"b\", \"a\"]", "")
+        .another("closed-last", "[\"d\", \"a\"]", "")
         .another("dated", "[\"c\"]", "")
         .start();
     for (path, reason, wait, attempts) in [

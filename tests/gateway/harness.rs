@@ -65,7 +65,7 @@ impl Setup {
 
     /// No Circuit ever opens.
     pub fn no_circuit(self) -> Setup {
-        self.circuit("consecutive_failures = 4000000000")
+        self.circuit("consecutive_failures = 4000000000\nmin_samples = 4000000000")
     }
 
     /// Lines for one `[[endpoint]]`; a line for `url` replaces its own.

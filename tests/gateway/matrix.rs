@@ -75,6 +75,20 @@ impl Bench {
             setup = setup.another(name, &format!("[\"{first}\", \"c\"]"), route);
             setup = setup.another(&format!("{name}-both"), &format!("[\"{first}\", \"{second}\"]"), route);
         }
+        for (cause, (method, _)) in causes.iter().flat_map(|cause| ROWS.map(|row| (cause, row))) {
+            if cause.gateway == "busy" {
+                let id = &cause.path(method)[1..];
+                let pair = [("first", &failing[0]), ("second", &failing[1])].map(|(which, upstream)| {
+                    let place = "chain = \"ethereum\"\nnetwork = \"mainnet\"";
+                    format!("[[endpoint]]\nid = \"{id}-{which}\"\n{place}\nurl = \"http://{}\"\n", upstream.address)
+                });
+                setup = setup.raw(&pair.concat()).another(id, &format!("[\"{id}-first\", \"c\"]"), "").another(
+                    &format!("{id}-both"),
+                    &format!("[\"{id}-first\", \"{id}-second\"]"),
+                    "",
+                );
+            }
+        }
         setup = setup.another("first-crowd", "[\"h\"]", "attempt_timeout = \"60s\"");
         setup = setup.another("second-crowd", "[\"i\"]", "attempt_timeout = \"60s\"");
         let gateway = setup.start();
@@ -129,7 +143,7 @@ fn one_fails(bench: &Bench, cause: &Cause, method: &str, replayable: bool) {
     let what = format!("{} {method}", cause.name);
     let params = format!(r#"["{}","{token}"]"#, cause.name);
     let body = super::harness::call_body(ID, method, &params);
-    let answer = bench.gateway.post_to(&format!("/{}", cause.gateway), body);
+    let answer = bench.gateway.post_to(&cause.path(method), body);
     assert_clean(&answer, &what);
     let sent = bench.sent(&params);
     let first = usize::from(cause.column != Column::NotSent);
@@ -152,7 +166,7 @@ fn both_fail(bench: &Bench, cause: &Cause, method: &str, replayable: bool) {
     let what = format!("{} {method} twice", cause.name);
     let params = format!(r#"["{}","{token}"]"#, cause.name);
     let body = super::harness::call_body(ID, method, &params);
-    let answer = bench.gateway.post_to(&format!("/{}-both", cause.gateway), body);
+    let answer = bench.gateway.post_to(&format!("{}-both", cause.path(method)), body);
     assert_clean(&answer, &what);
     let goes_on = cause.column != Column::Ambiguous || replayable;
     let sent = if cause.column == Column::NotSent { [0, 0, 0] } else { [1, usize::from(goes_on), 0] };
@@ -197,7 +211,7 @@ fn a_notification_goes_on_only_if_it_was_not_sent() {
             // Its answer is ignored: whatever a 2xx holds, it is a success.
             let params = format!(r#"["{}","note {method}"]"#, cause.name);
             let body = super::harness::notification_body(method, &params);
-            let answer = bench.gateway.post_to(&format!("/{}", cause.gateway), body);
+            let answer = bench.gateway.post_to(&cause.path(method), body);
             let what = format!("{} {method}", cause.name);
             assert_eq!((answer.status, answer.body.as_str()), (204, ""), "{what}");
             let (first, second) = if cause.column == Column::NotSent { (0, 1) } else { (1, 0) };
@@ -218,7 +232,7 @@ fn a_signed_broadcast_reaches_the_second_endpoint_with_the_same_bytes() {
         // Unusual spacing and escapes: parsed and written again they would differ.
         let params = format!(r#"[ "{}" ,  "same", "\u0030xf8" ]"#, cause.name);
         let body = super::harness::call_body("41", "eth_sendRawTransaction", &params);
-        let answer = bench.gateway.post_to(&format!("/{}", cause.gateway), &body);
+        let answer = bench.gateway.post_to(&cause.path("eth_sendRawTransaction"), &body);
         answer.assert_result("41", "\"0xb\"");
         let token = format!(r#""{}" ,  "same""#, cause.name);
         let (first, second) = (bench.failing[0].seen_with(&token), bench.good.seen_with(&token));

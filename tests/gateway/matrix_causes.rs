@@ -28,6 +28,16 @@ pub struct Cause {
     pub status: u16,
 }
 
+impl Cause {
+    /// The path of the Gateway on which it happens to a method.
+    pub fn path(&self, method: &str) -> String {
+        match self.gateway {
+            "busy" => format!("/busy-{}-{method}", self.name.trim_matches(['<', '>'])),
+            gateway => format!("/{gateway}"),
+        }
+    }
+}
+
 /// An error of a node that must never be mistaken for one of ours.
 pub const NODE_ERROR: &str = r#"{"code":-32000,"message":"node says no","data":"0xfeed"}"#;
 const INTERNAL: &str = r#"{"code":-32603,"message":"node internal"}"#;
@@ -195,11 +205,12 @@ pub fn causes() -> Vec<Cause> {
         add(format!("text-{status}"), Refused, "bad_request", None, "plain", text, status);
         add(format!("empty-{status}"), Refused, "bad_request", None, "plain", empty, status);
     }
+    // Each of these lets its Endpoint rest, so none is met twice.
     for (kind, script) in [("text", text as Script), ("result", result), ("unknown", method_error), ("wait", busy)] {
-        add(format!("{kind}-429"), Refused, "rate_limited", None, "plain", script, 429);
+        add(format!("{kind}-429"), Refused, "rate_limited", None, "busy", script, 429);
     }
     for (kind, script) in [("wait", busy as Script), ("wait-answer", busy_answer)] {
-        add(format!("{kind}-503"), Refused, "rate_limited", None, "plain", script, 503);
+        add(format!("{kind}-503"), Refused, "rate_limited", None, "busy", script, 503);
     }
     for status in [500, 501, 502, 503, 504, 507, 520, 524, 530, 599] {
         add(format!("text-{status}"), Ambiguous, "http_status", None, "plain", text, status);
