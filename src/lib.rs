@@ -29,7 +29,9 @@
 pub mod logic {
     pub mod batch;
     pub mod call;
+    pub mod cidr;
     pub mod circuit;
+    pub mod explain;
     pub mod failover;
     pub mod fault;
     pub mod methods;

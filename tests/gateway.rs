@@ -8,6 +8,7 @@ mod gateway {
     mod circuit;
     mod client;
     mod envelope;
+    mod explain;
     mod faults;
     mod framing;
     mod harness;

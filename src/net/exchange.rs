@@ -1,6 +1,7 @@
 //! One Call from its plan to its answer: the one function that calls all the others and decides nothing.
 
 use crate::logic::call::Call;
+use crate::logic::explain::{Step, Trail};
 use crate::logic::failover::{Action, CallMachine, Event, Finish};
 use crate::logic::fault::{Fault, Outcome, Reason};
 use crate::logic::methods::MethodId;
@@ -11,6 +12,7 @@ use crate::logic::verdict::{self, Body, CircuitNote, Response, Verdict};
 use crate::net::shard::{Current, Shard};
 use crate::net::upstream::{self, Ended, Incoming, Place, Request};
 use crate::wire::jsonrpc::{BadAnswer, Checked, check};
+use std::cell::RefCell;
 use std::ops::Range;
 
 /// What the caller gets.
@@ -60,6 +62,8 @@ pub struct Context<'a> {
     pub first_draw: Option<u64>,
     /// When the Exchange's last byte arrived; in a batch: when the member's turn came.
     pub started_ns: Nanos,
+    /// Where the attempts are noted, if the caller asked to be told.
+    pub trail: Option<&'a RefCell<Trail>>,
 }
 
 /// A response whose body was read and checked.
@@ -81,6 +85,9 @@ pub async fn call(context: Context<'_>, call: &Call<'_>) -> Answer {
                 Some(inflight) => inflight,
                 None => return refuse(context, gateway, method, call.is_notification(), Fault::Overloaded),
             };
+            if let Some(trail) = context.trail {
+                trail.borrow_mut().route = Some(plan.route);
+            }
             let (answer, ended_ns) = run(context, gateway, plan, call).await;
             (usize::from(plan.route.0), answer, ended_ns)
         }
@@ -132,6 +139,9 @@ async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, call: &Call<'_
                 let (verdict, note, received) = judged(gateway, call, sent_id, ended);
                 board.note(endpoint, shard.index, note, permit, now_ns, shard.random());
                 count(context, endpoint, verdict, now_ns.saturating_sub(begun_ns));
+                if let Some(trail) = context.trail {
+                    trail.borrow_mut().push(Step { endpoint, verdict, took_ns: now_ns.saturating_sub(begun_ns) });
+                }
                 machine.feed(Event::Judged(verdict));
                 match verdict {
                     Verdict::Final => reply = received,
