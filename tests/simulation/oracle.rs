@@ -76,7 +76,7 @@ impl Oracle {
     pub fn new(road: &Road, class: Class, notification: bool) -> Oracle {
         let weighted = road.route.strategy == Strategy::Weighted;
         let usable = |(at, target): (usize, &ringway::logic::snapshot::Target)| {
-            (road.route.eligible >> at & 1 == 1 && (!weighted || target.weight > 0)).then_some(1u128 << at)
+            ((road.route.eligible >> at) & 1 == 1 && (!weighted || target.weight > 0)).then_some(1u128 << at)
         };
         Oracle {
             class,
