@@ -167,9 +167,7 @@ impl Oracle {
         let others = self.remaining & !bit;
         let admits = |at: &u8| board.right(road.route.targets[usize::from(*at)].endpoint, now_ns) == Admission::Admit;
         if probe && !self.repeatable() {
-            // One that was put off and has closed meanwhile is not looked at again before the others.
-            let candidates = positions(others & !self.deferred);
-            if let Some(other) = candidates.iter().find(|at| admits(at)) {
+            if let Some(other) = positions(others).iter().find(|at| admits(at)) {
                 return Err(format!("what must not be repeated probes, and position {other} admits"));
             }
         }
