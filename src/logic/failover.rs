@@ -89,6 +89,8 @@ pub struct CallMachine {
     remaining: u128,
     /// Half-open ones that this Call takes only when nothing else is left.
     deferred: u128,
+    /// How often those came back in this decision: at most twice.
+    rounds: u8,
     /// The number that makes the first weighted choice; shared by the members of a batch.
     first_draw: Option<u64>,
     soonest_ns: Option<Nanos>,
@@ -109,6 +111,7 @@ impl CallMachine {
             attempts: 0,
             remaining: route.eligible,
             deferred: 0,
+            rounds: 0,
             first_draw,
             soonest_ns: None,
             last: None,
@@ -142,14 +145,16 @@ impl CallMachine {
         if self.attempts >= self.bound {
             return self.give_up(now_ns);
         }
+        self.rounds = 0;
         while let Some(target) = self.select(route, random) {
             let bit = 1u128 << target;
             self.remaining &= !bit;
             let endpoint = route.targets[usize::from(target)].endpoint;
             let probe = match world.admission(endpoint, now_ns) {
                 Admission::Admit => false,
-                // The last resort of a Call that shouldn't probe is still better than an error.
-                Admission::Probe if self.may_probe() || self.deferred & bit != 0 => true,
+                // The last resort of a Call that shouldn't probe is still better than an error, once all of
+                // them were asked again: one may have closed meanwhile.
+                Admission::Probe if self.may_probe() || self.rounds >= 2 => true,
                 Admission::Probe => {
                     self.deferred |= bit;
                     continue;
@@ -260,8 +265,9 @@ impl CallMachine {
 
     fn select(&mut self, route: &Route, random: &mut impl FnMut() -> u64) -> Option<u8> {
         if self.remaining == 0 {
-            // What is left now are the half-open ones: each comes back once.
+            // What is left now are the half-open ones: they come back, first to be asked, then to be probed.
             self.remaining = self.deferred;
+            self.rounds += 1;
         }
         if self.remaining == 0 {
             return None;
@@ -462,6 +468,18 @@ mod tests {
         }
         let mut machine = CallMachine::new(&route, Class::Effect, false, None);
         assert_eq!(run(&mut machine, &route, &world, failed(Certainty::NotSent)).0, [1, 0]);
+    }
+
+    #[test]
+    fn a_last_resort_that_has_closed_meanwhile_goes_before_a_probe() {
+        let route = route(Strategy::Priority, &[1, 1, 1]);
+        let mut world = Board(vec![Admission::Probe, Admission::Probe, Admission::Admit]);
+        let mut machine = CallMachine::new(&route, Class::Effect, false, None);
+        machine.next(&route, &world, 0, &mut || 0);
+        machine.feed(failed(Certainty::NotSent));
+        world.0[1] = Admission::Admit;
+        let next = machine.next(&route, &world, 0, &mut || 0);
+        assert!(matches!(next, Action::Attempt { endpoint: EndpointIx(1), probe: false, .. }), "{next:?}");
     }
 
     #[test]

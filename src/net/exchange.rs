@@ -1,6 +1,7 @@
 //! One Call from its plan to its answer: the one function that calls all the others and decides nothing.
 
 use crate::logic::call::Call;
+use crate::logic::circuit::PERMIT_SLACK_NS;
 use crate::logic::explain::{Step, Trail};
 use crate::logic::failover::{Action, CallMachine, Event, Finish};
 use crate::logic::fault::{Fault, Outcome, Reason};
@@ -125,7 +126,7 @@ async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, call: &Call<'_
             // Each attempt is awaited where it is started, so none can be under way here.
             Action::Await => break Finish::Fault(Fault::Overloaded),
             Action::Attempt { endpoint, until_ns, probe } => {
-                let permit = match probe.then(|| board.take_permit(endpoint, now_ns, until_ns)) {
+                let permit = match probe.then(|| board.take_permit(endpoint, now_ns, until_ns + PERMIT_SLACK_NS)) {
                     Some(Err(until_ns)) => {
                         machine.feed(Event::Refused { until_ns });
                         continue;

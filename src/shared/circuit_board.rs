@@ -121,9 +121,14 @@ impl CircuitBoard {
         match word.admission(now_ns) {
             Admission::Probe => {
                 let permit = word.probe(until_ns);
-                match circuit.swap(word, permit, Transition::Probing) {
-                    true => Ok(Some(Permit(permit))),
-                    false => Err(until_ns),
+                if circuit.swap(word, permit, Transition::Probing) {
+                    return Ok(Some(Permit(permit)));
+                }
+                match circuit.word().admission(now_ns) {
+                    Admission::Admit => Ok(None),
+                    Admission::Reject { until_ns } => Err(until_ns),
+                    // Its winner has given the permit back already: this Call was late all the same.
+                    Admission::Probe => Err(now_ns),
                 }
             }
             Admission::Reject { until_ns } => Err(until_ns),

@@ -136,8 +136,8 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "half_open_without_a_permit",
         file: "failover.rs",
-        old: "Admission::Probe if self.may_probe() || self.deferred & bit != 0 => true,",
-        new: "Admission::Probe if self.may_probe() || self.deferred & bit != 0 => self.attempts == 0,",
+        old: "Admission::Probe if self.may_probe() || self.rounds >= 2 => true,",
+        new: "Admission::Probe if self.may_probe() || self.rounds >= 2 => self.attempts == 0,",
         breaks: "a retry enters a half-open Circuit beside the probe",
         must: Catches::Simulation,
     },

@@ -76,7 +76,7 @@ impl Oracle {
     pub fn new(road: &Road, class: Class, notification: bool) -> Oracle {
         let weighted = road.route.strategy == Strategy::Weighted;
         let usable = |(at, target): (usize, &ringway::logic::snapshot::Target)| {
-            (road.route.eligible >> at & 1 == 1 && (!weighted || target.weight > 0)).then_some(1u128 << at)
+            ((road.route.eligible >> at) & 1 == 1 && (!weighted || target.weight > 0)).then_some(1u128 << at)
         };
         Oracle {
             class,
@@ -166,12 +166,11 @@ impl Oracle {
         }
         let others = self.remaining & !bit;
         let admits = |at: &u8| board.right(road.route.targets[usize::from(*at)].endpoint, now_ns) == Admission::Admit;
-        if probe && !self.repeatable() {
-            // One that was put off and has closed meanwhile is not looked at again before the others.
-            let candidates = positions(others & !self.deferred);
-            if let Some(other) = candidates.iter().find(|at| admits(at)) {
-                return Err(format!("what must not be repeated probes, and position {other} admits"));
-            }
+        if probe
+            && !self.repeatable()
+            && let Some(other) = positions(others).iter().find(|at| admits(at))
+        {
+            return Err(format!("what must not be repeated probes, and position {other} admits"));
         }
         if road.route.strategy == Strategy::Priority {
             let before = others & (bit - 1);
