@@ -28,6 +28,7 @@
 /// Rank 0. Decisions: no clock, fd, thread, atomic, async, unsafe or heap allocation per Call.
 pub mod logic {
     pub mod batch;
+    pub mod broadcast;
     pub mod call;
     pub mod cidr;
     pub mod circuit;
@@ -44,6 +45,8 @@ pub mod logic {
 
 /// Rank 1. Bytes to values and back; no sockets.
 pub mod wire {
+    pub mod evm_tx;
+    pub mod hex;
     pub mod http1;
     pub mod http1_chunked;
     pub mod http1_request;
@@ -57,6 +60,9 @@ pub mod wire {
     pub mod jsonrpc;
     pub mod jsonrpc_check;
     pub mod jsonrpc_write;
+    pub mod params;
+    pub mod solana_tx;
+    pub mod tron_tx;
 }
 
 /// Rank 1. Memory that several shards see; the only room that defines atomics.
