@@ -32,6 +32,7 @@ pub mod logic {
     pub mod call;
     pub mod cidr;
     pub mod circuit;
+    pub mod doubt;
     pub mod explain;
     pub mod failover;
     pub mod fault;
@@ -95,6 +96,7 @@ pub mod net {
     pub mod client_http;
     pub mod exchange;
     pub mod inbox;
+    pub mod look_up;
     pub mod pool;
     pub mod reply;
     pub mod ring;

@@ -12,6 +12,7 @@ mod gateway {
     mod faults;
     mod framing;
     mod harness;
+    mod honesty;
     mod http_edge;
     mod limits;
     mod matrix;

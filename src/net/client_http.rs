@@ -145,7 +145,7 @@ impl Connection {
             }
             Want::Nothing(fault) => {
                 self.shard.cells(&current.live).refused(fault.status());
-                reply::fault(buffers, frame, b"null", Fault::Http(fault), 0)
+                reply::fault(buffers, frame, b"null", Fault::Http(fault), 0, None)
             }
         };
         (reply, frame.keep_alive)
@@ -309,7 +309,7 @@ impl Connection {
             request_id: id.unwrap_or(std::str::from_utf8(&made).unwrap_or_default()),
             extra: b"",
         };
-        let reply = reply::fault(&self.shard.buffers, frame, b"null", Fault::Http(fault), 0);
+        let reply = reply::fault(&self.shard.buffers, frame, b"null", Fault::Http(fault), 0, None);
         if self.write(current.server(), reply).await {
             self.linger().await;
         }

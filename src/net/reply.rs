@@ -7,6 +7,7 @@ use crate::logic::snapshot::{EndpointIx, GatewayIx, Snapshot};
 use crate::logic::units::MS;
 use crate::net::buffers::{Buffers, HEADROOM};
 use crate::net::exchange::Answer;
+use crate::net::look_up::Name;
 use crate::wire::http1_write::{Announced, Head, ResponseWriter};
 use crate::wire::jsonrpc::{write_answer_prefix, write_fault};
 
@@ -102,7 +103,9 @@ pub fn single(buffers: &Buffers, frame: Frame<'_>, id: &[u8], answer: Answer) ->
             buffers.give(front);
             reply
         }
-        Answer::Fault { fault, attempts } => self::fault(buffers, frame, id, fault, attempts),
+        Answer::Fault { fault, attempts, transaction } => {
+            self::fault(buffers, frame, id, fault, attempts, transaction.as_ref().map(Name::text))
+        }
         Answer::Silent | Answer::Abandoned => bare(buffers, frame, 204),
     }
 }
@@ -122,10 +125,17 @@ fn in_front(buffers: &Buffers, mut buf: Vec<u8>, at: usize, front: &[u8]) -> Rep
 }
 
 /// A gateway-made error.
-pub fn fault(buffers: &Buffers, frame: Frame<'_>, id: &[u8], fault: Fault, attempts: u32) -> Reply {
+pub fn fault(
+    buffers: &Buffers,
+    frame: Frame<'_>,
+    id: &[u8],
+    fault: Fault,
+    attempts: u32,
+    transaction: Option<&str>,
+) -> Reply {
     let mut buf = buffers.take(2 * HEADROOM + id.len());
     buf.resize(HEADROOM, 0);
-    write_fault(&mut buf, id, &fault, attempts);
+    write_fault(&mut buf, id, &fault, attempts, transaction);
     let mut head = frame.head(fault.http_status(), Some(buf.len() - HEADROOM));
     head.retry_after_s = fault.retry_after_s();
     if let Fault::Http(HttpFault::MethodNotAllowed(allow)) = fault {
@@ -191,7 +201,7 @@ impl<'b> BatchReply<'b> {
         let answer = match answer {
             Answer::Node { buf, value, .. } if self.is_full(value.len() + id.len()) => {
                 self.buffers.give(buf);
-                Answer::Fault { fault: Fault::ResponseTooLarge, attempts: 1 }
+                Answer::Fault { fault: Fault::ResponseTooLarge, attempts: 1, transaction: None }
             }
             other => other,
         };
@@ -213,8 +223,8 @@ impl<'b> BatchReply<'b> {
                 self.buf.extend_from_slice(&buf[body]);
                 self.buffers.give(buf);
             }
-            Answer::Fault { fault: said, attempts } => {
-                write_fault(&mut self.buf, id, &said, attempts);
+            Answer::Fault { fault: said, attempts, transaction } => {
+                write_fault(&mut self.buf, id, &said, attempts, transaction.as_ref().map(Name::text));
                 fault = Some(said);
             }
             Answer::Silent | Answer::Abandoned => {}
@@ -287,7 +297,7 @@ mod tests {
         batch.push(b"1", node(300, b"\"a\""));
         batch.push(b"null", Answer::Silent);
         batch.push(b"2", node(300, &[b'9'; 100]));
-        batch.push(b"3", Answer::Fault { fault: Fault::NoTarget, attempts: 0 });
+        batch.push(b"3", Answer::Fault { fault: Fault::NoTarget, attempts: 0, transaction: None });
         let reply = batch.finish(FRAME);
         let body = text(&reply).split_once("\r\n\r\n").unwrap().1;
         let answers: Vec<serde_json::Value> = serde_json::from_str(body).unwrap();

@@ -66,6 +66,8 @@ pub struct Ended {
     pub result: Result<Incoming, Broke>,
     /// When.
     pub at_ns: Nanos,
+    /// The request was sent once before, over a pooled connection that then turned out closed.
+    pub lost_send: bool,
 }
 
 /// Everything about the Endpoint that an attempt needs.
@@ -105,11 +107,11 @@ pub fn template(endpoint: &Endpoint) -> Box<[u8]> {
 /// Makes one attempt.
 pub async fn attempt(place: Place<'_>, request: Request<'_>, until_ns: Nanos, now_ns: Nanos) -> Ended {
     let mut now_ns = now_ns;
-    let mut replaced = false;
+    let (mut replaced, mut lost_send) = (false, false);
     loop {
         let mut lease = match checkout(place, request.replayable, replaced, until_ns, &mut now_ns).await {
             Ok(lease) => lease,
-            Err(reason) => return Ended { result: Err(Broke::NotSent(reason)), at_ns: ring::now() },
+            Err(reason) => return Ended { result: Err(Broke::NotSent(reason)), at_ns: ring::now(), lost_send },
         };
         let heard = converse(place, lease.stream(), request, until_ns, now_ns).await;
         let at_ns = ring::now();
@@ -118,18 +120,19 @@ pub async fn attempt(place: Place<'_>, request: Request<'_>, until_ns: Nanos, no
                 if keep && !lease.stream().expired() {
                     lease.give_back(at_ns);
                 }
-                return Ended { result: Ok(incoming), at_ns };
+                return Ended { result: Ok(incoming), at_ns, lost_send };
             }
             // A pooled connection that its peer had closed meanwhile: once, a fresh one takes its place
             // within the same attempt, if the same bytes may be sent twice or none were sent.
             Err(lost) if lease.reused && !replaced && lost.stale && (request.replayable || !lost.sent) => {
                 place.cells.replaced.add(1);
                 replaced = true;
+                lost_send = lost.sent;
                 now_ns = at_ns;
             }
             Err(lost) => {
                 let broke = if lost.sent { Broke::Sent(lost.reason) } else { Broke::NotSent(lost.reason) };
-                return Ended { result: Err(broke), at_ns };
+                return Ended { result: Err(broke), at_ns, lost_send };
             }
         }
     }

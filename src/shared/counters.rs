@@ -140,6 +140,10 @@ pub struct EndpointCells {
     pub connected: Cell,
     /// Pooled connections that turned out dead and were replaced within the attempt.
     pub replaced: Cell,
+    /// Look-ups of a transaction that found it.
+    pub found: Cell,
+    /// Look-ups that did not, whatever the reason.
+    pub not_found: Cell,
 }
 
 impl EndpointCells {

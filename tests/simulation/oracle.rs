@@ -119,6 +119,7 @@ impl Oracle {
         must!(matches!(self.phase, Phase::Choosing | Phase::Decided(_)), "an action in phase {:?}", self.phase);
         match *action {
             Action::Await => return Err("it waits, and nothing is under way".into()),
+            Action::LookUp { .. } => return Err("it looks up a transaction that has no name".into()),
             Action::Attempt { endpoint, until_ns, probe } => {
                 self.attempt(road, board, now_ns, endpoint, probe)?;
                 let end_ns = now_ns + road.route.attempt_timeout_ns;

@@ -325,6 +325,7 @@ impl Run {
             }
             Action::Finish(finish) => self.finished(id, finish),
             Action::Await => Err("waits for nothing".into()),
+            Action::LookUp { .. } => Err("looks up a transaction that has no name".into()),
         }
     }
 
@@ -532,6 +533,7 @@ fn name(finish: &Finish) -> &'static str {
     match finish {
         Finish::Reply => "reply",
         Finish::Kept => "kept",
+        Finish::Taken => "taken",
         Finish::Silent => "silent",
         Finish::Abandoned => "abandoned",
         Finish::Fault(Fault::NoTarget) => "-32050",
