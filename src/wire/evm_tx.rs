@@ -323,6 +323,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_item_that_tells_the_forms_apart_is_well_formed() {
+        for (first, right) in [(&[0x01][..], true), (&[0x81, 0x80], true), (&[0x81, 0x7f], false), (&[0x83, 1], false)]
+        {
+            let bare = [&[BLOB][..], &encoded(0xc0, first)].concat();
+            assert_eq!(hash_of(&bare), right.then(|| keccak_of(&[&bare])), "{first:?}");
+        }
+    }
+
     fn fields() -> impl Strategy<Value = Vec<Vec<u8>>> {
         prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 1..14)
     }
