@@ -88,21 +88,33 @@ pub enum Event {
     /// A pooled connection broke after the request was sent over it, and a fresh one took its place: an
     /// earlier ambiguous attempt, for all that is known.
     LostSend,
-    /// The look-up found the transaction, or not.
-    LookedUp {
-        /// Whether it did.
-        found: bool,
-    },
+    /// The look-up ended so.
+    LookedUp(Known),
     /// The caller is gone.
     CallerGone,
+}
+
+/// What a look-up brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// The node has the transaction.
+    Yes,
+    /// The node says that it has not.
+    No,
+    /// The node gave no answer to that.
+    Unclear,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Choosing,
     InFlight(EndpointIx),
-    /// The chain is being asked; if it does not know the transaction, the Call ends so.
-    Doubting(Finish),
+    /// The chain is being asked; if it does not know the transaction, the Call ends so. `seen`: the node
+    /// has said that it saw the transaction before.
+    Doubting {
+        end: Finish,
+        seen: bool,
+    },
     Done(Finish),
 }
 
@@ -167,7 +179,7 @@ impl CallMachine {
         match self.step {
             Step::Done(finish) => return Action::Finish(finish),
             Step::InFlight(_) => return Action::Await,
-            Step::Doubting(end) => return self.look_up(end, now_ns),
+            Step::Doubting { end, .. } => return self.look_up(end, now_ns),
             Step::Choosing => {}
         }
         if self.caller_gone {
@@ -219,8 +231,9 @@ impl CallMachine {
             (Event::Judged(verdict), Step::InFlight(endpoint)) => self.judged(verdict, endpoint),
             (Event::LostSend, Step::InFlight(endpoint)) => self.doubted(endpoint),
             (Event::Spoke(said), Step::InFlight(endpoint)) => self.step = self.spoke(said, endpoint),
-            (Event::LookedUp { found }, Step::Doubting(_)) => {
-                if found {
+            (Event::LookedUp(known), Step::Doubting { seen, .. }) => {
+                // A node that can't say anything about the chain is believed when it speaks of what it saw.
+                if known == Known::Yes || (known == Known::Unclear && seen) {
                     self.step = Step::Done(Finish::Taken);
                 }
             }
@@ -251,7 +264,7 @@ impl CallMachine {
             Said::AlreadyKnown => Step::Done(Finish::Taken),
             Said::Seen | Said::Other => {
                 self.doubt.ask([Some(endpoint), None]);
-                Step::Doubting(Finish::Reply)
+                Step::Doubting { end: Finish::Reply, seen: said == Said::Seen }
             }
         }
     }
@@ -306,7 +319,7 @@ impl CallMachine {
             let targets = Bits(route.eligible).map(|at| route.targets[usize::from(at)].endpoint);
             let admits = |endpoint: &EndpointIx| world.admission(*endpoint, now_ns) == Admission::Admit;
             self.doubt.ask_where_it_arose(targets.clone().filter(admits).chain(targets));
-            self.step = Step::Doubting(end);
+            self.step = Step::Doubting { end, seen: false };
             return self.look_up(end, now_ns);
         }
         let finish = if self.kept {
@@ -632,14 +645,18 @@ mod tests {
         next(&mut known);
         known.feed(Event::Spoke(Said::AlreadyKnown));
         assert_eq!(next(&mut known), Action::Finish(Finish::Taken));
-        for (found, end) in [(true, Finish::Taken), (false, Finish::Reply)] {
-            for said in [Said::Seen, Said::Other] {
+        for (known, after_seen, after_other) in [
+            (Known::Yes, Finish::Taken, Finish::Taken),
+            (Known::No, Finish::Reply, Finish::Reply),
+            (Known::Unclear, Finish::Taken, Finish::Reply),
+        ] {
+            for (said, end) in [(Said::Seen, after_seen), (Said::Other, after_other)] {
                 let mut machine = in_doubt(&route, &world);
                 next(&mut machine);
                 machine.feed(Event::Spoke(said));
                 let asked = Action::LookUp { endpoint: EndpointIx(1), until_ns: 3 * SECOND };
                 assert_eq!(next(&mut machine), asked, "where the error came from");
-                machine.feed(Event::LookedUp { found });
+                machine.feed(Event::LookedUp(known));
                 assert_eq!(next(&mut machine), Action::Finish(end));
             }
         }
@@ -653,9 +670,9 @@ mod tests {
         next(&mut machine, 0);
         machine.feed(failed(Certainty::NotSent));
         assert_eq!(next(&mut machine, 0), Action::LookUp { endpoint: EndpointIx(0), until_ns: SECOND });
-        machine.feed(Event::LookedUp { found: false });
+        machine.feed(Event::LookedUp(Known::No));
         assert_eq!(next(&mut machine, SECOND), Action::LookUp { endpoint: EndpointIx(1), until_ns: 2 * SECOND });
-        machine.feed(Event::LookedUp { found: false });
+        machine.feed(Event::LookedUp(Known::No));
         let unknown = Finish::Fault(Fault::OutcomeUnknown { reason: Reason::ConnectionLost });
         assert_eq!(next(&mut machine, 2 * SECOND), Action::Finish(unknown));
         assert_eq!(machine.attempts(), 2, "look-ups are no attempts");

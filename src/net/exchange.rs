@@ -136,7 +136,7 @@ async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, call: &Call<'_
                 // Boxed: rare, and its state would make each connection's task larger.
                 let asked = Box::pin(look_up(context, gateway.family, endpoint, name, until_ns, now_ns)).await;
                 now_ns = asked.1;
-                machine.feed(Event::LookedUp { found: asked.0 });
+                machine.feed(Event::LookedUp(asked.0));
             }
             Action::Attempt { endpoint, until_ns, probe } => {
                 let permit = match probe.then(|| board.take_permit(endpoint, now_ns, until_ns + PERMIT_SLACK_NS)) {

@@ -1,6 +1,7 @@
 //! Whether an Endpoint knows a transaction: Ringway's own question, counted apart from attempts.
 
 use crate::logic::broadcast::{Said, judge_error};
+use crate::logic::failover::Known;
 use crate::logic::methods::Family;
 use crate::logic::snapshot::EndpointIx;
 use crate::logic::units::Nanos;
@@ -47,7 +48,7 @@ pub fn said(family: Family, error: &[u8]) -> Said {
     }
 }
 
-/// Asks an Endpoint for a transaction; whatever goes wrong counts as not found.
+/// Asks an Endpoint for a transaction.
 pub async fn look_up(
     context: Context<'_>,
     family: Family,
@@ -55,7 +56,7 @@ pub async fn look_up(
     name: &Name,
     until_ns: Nanos,
     now_ns: Nanos,
-) -> (bool, Nanos) {
+) -> (Known, Nanos) {
     let (method, params) = match family {
         Family::Solana => {
             ("getSignatureStatuses", format!("[[\"{}\"],{{\"searchTransactionHistory\":true}}]", name.text()))
@@ -66,31 +67,34 @@ pub async fn look_up(
     let request =
         Request { id: Some(id), method, params: Some(params.as_bytes()), traceparent: None, replayable: true };
     let ended = upstream::attempt(place(context, endpoint), request, until_ns, now_ns).await;
-    let mut found = false;
+    let mut known = Known::Unclear;
     if let Ok(incoming) = ended.result {
         let body = &incoming.buf[incoming.body.clone()];
         if let (200..=299, Checked::Result(value)) = (incoming.status, check(body, id)) {
-            found = knows(family, &body[value], name);
+            known = knows(family, &body[value], name);
         }
         context.shard.buffers.give(incoming.buf);
     }
     let cells = context.shard.endpoint_cells(&context.current.live, usize::from(endpoint.0));
-    if found {
-        cells.found.add(1)
-    } else {
-        cells.not_found.add(1)
-    }
-    (found, ended.at_ns)
+    let cell = if known == Known::Yes { &cells.found } else { &cells.not_found };
+    cell.add(1);
+    (known, ended.at_ns)
 }
 
 /// Whether a result shows the transaction, and not only some transaction.
-fn knows(family: Family, result: &[u8], name: &Name) -> bool {
-    let Ok(result) = serde_json::from_slice::<serde_json::Value>(result) else { return false };
+fn knows(family: Family, result: &[u8], name: &Name) -> Known {
+    let Ok(result) = serde_json::from_slice::<serde_json::Value>(result) else { return Known::Unclear };
     match family {
-        Family::Solana => {
-            result["value"].as_array().is_some_and(|value| value.first().is_some_and(|one| !one.is_null()))
-        }
-        _ => result["hash"].as_str().is_some_and(|hash| hash.eq_ignore_ascii_case(name.text())),
+        Family::Solana => match result["value"].as_array().and_then(|value| value.first()) {
+            Some(status) if status.is_null() => Known::No,
+            Some(_) => Known::Yes,
+            None => Known::Unclear,
+        },
+        _ if result.is_null() => Known::No,
+        _ => match result["hash"].as_str().is_some_and(|hash| hash.eq_ignore_ascii_case(name.text())) {
+            true => Known::Yes,
+            false => Known::Unclear,
+        },
     }
 }
 
@@ -101,14 +105,15 @@ mod tests {
     #[test]
     fn only_the_very_transaction_counts() {
         let name = Name("0xab".into());
-        assert!(knows(Family::Evm, b"{\"hash\":\"0xAB\",\"blockNumber\":null}", &name));
-        for other in [&b"null"[..], b"{}", b"{\"hash\":\"0xac\"}", b"[]", b"\"0xab\""] {
-            assert!(!knows(Family::Evm, other, &name), "{}", String::from_utf8_lossy(other));
+        let evm = |result: &[u8]| knows(Family::Evm, result, &name);
+        assert_eq!(evm(b"{\"hash\":\"0xAB\",\"blockNumber\":null}"), Known::Yes);
+        assert_eq!(evm(b"null"), Known::No);
+        for other in [&b"{}"[..], b"{\"hash\":\"0xac\"}", b"[]", b"\"0xab\""] {
+            assert_eq!(evm(other), Known::Unclear, "{}", String::from_utf8_lossy(other));
         }
-        assert!(knows(Family::Solana, b"{\"context\":{},\"value\":[{\"slot\":1}]}", &name));
-        assert!(
-            !knows(Family::Solana, b"{\"value\":[null]}", &name) && !knows(Family::Solana, b"{\"value\":[]}", &name)
-        );
+        let solana = |result: &[u8]| knows(Family::Solana, result, &name);
+        assert_eq!(solana(b"{\"context\":{},\"value\":[{\"slot\":1}]}"), Known::Yes);
+        assert_eq!((solana(b"{\"value\":[null]}"), solana(b"{\"value\":[]}")), (Known::No, Known::Unclear));
     }
 
     #[test]

@@ -156,3 +156,23 @@ fn a_transaction_of_an_unknown_type_keeps_the_nodes_word() {
     assert_eq!(answer.json()["error"]["message"], "already known");
     assert_eq!(b.count_with(LOOK_UP), 0);
 }
+
+#[test]
+fn a_node_that_saw_it_before_is_asked_whether_it_took_it() {
+    // Nethermind also says `AlreadyKnown` of what it refused shortly before.
+    let seen_before =
+        |seen: &super::harness::Seen| Reply::error(seen, 200, "{\"code\":-32010,\"message\":\"AlreadyKnown\"}");
+    for knows in [true, false] {
+        let (a, b) = (node(true, |_| Reply::close()), node(knows, seen_before));
+        let gateway = Setup::of(&[&a, &b]).start();
+        let answer = send(&gateway);
+        match knows {
+            true => answer.assert_result("7", &format!("\"{}\"", hash())),
+            false => assert_eq!(answer.json()["error"]["message"], "AlreadyKnown"),
+        }
+    }
+    // One that has no answer to that is taken at its word.
+    let (a, b) = (node(true, |_| Reply::close()), Upstream::start(seen_before));
+    let gateway = Setup::of(&[&a, &b]).start();
+    send(&gateway).assert_result("7", &format!("\"{}\"", hash()));
+}
