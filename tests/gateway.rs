@@ -4,6 +4,7 @@
 
 mod gateway {
     mod batch;
+    mod callers;
     mod cases;
     mod circuit;
     mod client;

@@ -276,11 +276,6 @@ impl CallMachine {
         }
     }
 
-    /// Whether a running attempt is cut short when the caller goes away: only what has no effect.
-    pub fn cancels_with_caller(&self) -> bool {
-        self.class == Class::Stateless
-    }
-
     fn judged(&mut self, verdict: Verdict, endpoint: EndpointIx) {
         self.step = match verdict {
             Verdict::Final => Step::Done(if self.notification { Finish::Silent } else { Finish::Reply }),

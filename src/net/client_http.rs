@@ -104,7 +104,7 @@ impl Connection {
         };
         self.now_ns = ring::now();
         // Nothing is awaited from the client now: an old deadline must not cut it while a node thinks.
-        self.stream.disarm();
+        self.stream.look_after(self.now_ns);
         let (reply, keep_alive) = self.answer(&current, &ask, body).await;
         if !self.write(current.server(), reply).await || !keep_alive {
             Box::pin(self.linger()).await;
@@ -127,6 +127,7 @@ impl Connection {
         };
         let reply = match ask.want {
             Want::Call(gateway) => {
+                let caller = self.stream.watch();
                 let trail = ask.explain.then(Box::<RefCell<Trail>>::default);
                 let context = Context {
                     shard: &self.shard,
@@ -135,6 +136,7 @@ impl Connection {
                     traceparent: self.text(&ask.traceparent),
                     first_draw: None,
                     started_ns: self.now_ns,
+                    caller: &caller,
                     trail: trail.as_deref(),
                 };
                 respond(context, &self.inbox.bytes()[body], &mut frame).await
@@ -433,6 +435,6 @@ mod tests {
     #[test]
     fn an_idle_connection_is_small() {
         let task = size_of_task(serve);
-        assert!(task <= 3 << 10, "the task of a connection takes {task} bytes");
+        assert!(task <= 3_400, "the task of a connection takes {task} bytes");
     }
 }

@@ -12,11 +12,13 @@ use crate::logic::units::Nanos;
 use crate::logic::verdict::{self, Body, CircuitNote, Response, Verdict};
 use crate::net::buffers::HEADROOM;
 use crate::net::look_up::{Name, look_up, said};
+use crate::net::ring::Watch;
 use crate::net::shard::{Current, Shard};
 use crate::net::upstream::{self, Ended, Incoming, Place, Request};
 use crate::wire::jsonrpc::{BadAnswer, Checked, check};
 use std::cell::RefCell;
 use std::ops::Range;
+use std::rc::Rc;
 
 /// What the caller gets.
 #[derive(Debug)]
@@ -67,6 +69,8 @@ pub struct Context<'a> {
     pub first_draw: Option<u64>,
     /// When the Exchange's last byte arrived; in a batch: when the member's turn came.
     pub started_ns: Nanos,
+    /// The caller's connection.
+    pub caller: &'a Rc<Watch>,
     /// Where the attempts are noted, if the caller asked to be told.
     pub trail: Option<&'a RefCell<Trail>>,
 }
@@ -154,6 +158,9 @@ async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, call: &Call<'_
                     machine.feed(Event::LostSend);
                     christen(&mut machine, &mut name, gateway.family, call);
                 }
+                if context.caller.gone() {
+                    machine.feed(Event::CallerGone);
+                }
                 let (verdict, note, received) = judged(gateway, call, sent_id, ended);
                 board.note(endpoint, shard.index, note, permit, now_ns, shard.random());
                 count(context, endpoint, verdict, now_ns.saturating_sub(begun_ns));
@@ -234,6 +241,7 @@ async fn send(
         params: call.params,
         traceparent: context.traceparent,
         replayable: plan.class.replayable() && !call.is_notification(),
+        caller: plan.class.ends_with_caller().then_some(context.caller),
     };
     (upstream::attempt(place(context, endpoint), request, until_ns, now_ns).await, sent_id)
 }

@@ -64,8 +64,14 @@ pub async fn look_up(
         _ => ("eth_getTransactionByHash", format!("[\"{}\"]", name.text())),
     };
     let id = context.shard.next_id();
-    let request =
-        Request { id: Some(id), method, params: Some(params.as_bytes()), traceparent: None, replayable: true };
+    let request = Request {
+        id: Some(id),
+        method,
+        params: Some(params.as_bytes()),
+        traceparent: None,
+        replayable: true,
+        caller: None,
+    };
     let ended = upstream::attempt(place(context, endpoint), request, until_ns, now_ns).await;
     let mut known = Known::Unclear;
     if let Ok(incoming) = ended.result {

@@ -8,7 +8,7 @@ use crate::logic::units::{Nanos, SECOND};
 use crate::logic::verdict::Broke;
 use crate::net::buffers::{Buffers, HEADROOM};
 use crate::net::pool::{IDLE_FOR_EFFECTS_NS, Lease, Pool};
-use crate::net::ring::{self, Cut, Stream};
+use crate::net::ring::{self, Cut, Stream, Watch};
 use crate::net::shard::Upstream;
 use crate::shared::counters::EndpointCells;
 use crate::wire::http1::{HEADERS_MAX, HeadLimits};
@@ -31,7 +31,7 @@ const SMALL_RESPONSE: usize = 4 << 10;
 const TRUSTED_LENGTH: usize = 1 << 20;
 
 /// What goes up.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// The id; `None` = a notification.
     pub id: Option<u64>,
@@ -43,6 +43,8 @@ pub struct Request<'a> {
     pub traceparent: Option<&'a str>,
     /// Whether the same bytes may be sent a second time.
     pub replayable: bool,
+    /// The caller, if the attempt ends with it.
+    pub caller: Option<&'a Rc<Watch>>,
 }
 
 /// What came back: a buffer with the response, and where its body is. In front of the body there is room
@@ -113,8 +115,18 @@ pub async fn attempt(place: Place<'_>, request: Request<'_>, until_ns: Nanos, no
             Ok(lease) => lease,
             Err(reason) => return Ended { result: Err(Broke::NotSent(reason)), at_ns: ring::now(), lost_send },
         };
+        let watch = lease.stream().watch();
+        if let Some(caller) = request.caller {
+            caller.runs(watch.clone());
+        }
         let heard = converse(place, lease.stream(), request, until_ns, now_ns).await;
         let at_ns = ring::now();
+        if let Some(caller) = request.caller {
+            caller.ran(&watch);
+            if caller.gone() && heard.is_err() {
+                return Ended { result: Err(Broke::Sent(Reason::CallerGone)), at_ns, lost_send };
+            }
+        }
         match heard {
             Ok((incoming, keep)) => {
                 if keep && !lease.stream().expired() {

@@ -199,9 +199,9 @@ pub const BUGS: &[Bug] = &[
     },
     Bug {
         name: "broadcast_is_cut_short",
-        file: "failover.rs",
-        old: "        self.class == Class::Stateless\n",
-        new: "        self.class.replayable()\n",
+        file: "call.rs",
+        old: "        matches!(self, Class::Stateless)\n",
+        new: "        matches!(self, Class::Stateless | Class::SignedBroadcast)\n",
         breaks: "a transaction on its way is cut off because its caller left",
         must: Catches::Simulation,
     },

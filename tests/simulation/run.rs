@@ -467,7 +467,7 @@ impl Run {
         let Some(live) = self.calls.get_mut(&id) else { return Ok(()) };
         live.machine.feed(Event::CallerGone);
         live.oracle.caller_gone(self.now_ns);
-        let cancels = live.machine.cancels_with_caller();
+        let cancels = live.oracle.class.ends_with_caller();
         if cancels != (live.oracle.class == Class::Stateless) {
             return Err(format!("a caller that leaves cuts a {:?} short: {cancels}", live.oracle.class));
         }
