@@ -28,8 +28,12 @@
 /// Rank 0. Decisions: no clock, fd, thread, atomic, async, unsafe or heap allocation per Call.
 pub mod logic {
     pub mod batch;
+    pub mod broadcast;
     pub mod call;
+    pub mod cidr;
     pub mod circuit;
+    pub mod doubt;
+    pub mod explain;
     pub mod failover;
     pub mod fault;
     pub mod limiter;
@@ -45,6 +49,8 @@ pub mod logic {
 
 /// Rank 1. Bytes to values and back; no sockets.
 pub mod wire {
+    pub mod evm_tx;
+    pub mod hex;
     pub mod http1;
     pub mod http1_chunked;
     pub mod http1_request;
@@ -58,11 +64,14 @@ pub mod wire {
     pub mod jsonrpc;
     pub mod jsonrpc_check;
     pub mod jsonrpc_write;
+    pub mod params;
+    pub mod solana_tx;
+    pub mod tron_tx;
 }
 
 /// Rank 1. Memory that several shards see; the only room that defines atomics.
 pub mod shared {
-    pub mod atomic;
+    pub mod atomics;
     pub mod budget;
     pub mod circuit_board;
     pub mod circuit_cells;
@@ -94,6 +103,7 @@ pub mod net {
     pub mod client_http;
     pub mod exchange;
     pub mod inbox;
+    pub mod look_up;
     pub mod pool;
     pub mod reply;
     pub mod ring;

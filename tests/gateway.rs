@@ -4,13 +4,16 @@
 
 mod gateway {
     mod batch;
+    mod callers;
     mod cases;
     mod circuit;
     mod client;
     mod envelope;
+    mod explain;
     mod faults;
     mod framing;
     mod harness;
+    mod honesty;
     mod http_edge;
     mod limits;
     mod matrix;

@@ -11,6 +11,7 @@ mod planted {
 
 use planted::list::{BUGS, Bug, Catches};
 use planted::scratch::{Outcome, Scratch};
+use std::io::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -43,7 +44,9 @@ fn every_planted_bug_is_caught_by_the_checks_that_are_named() {
 
 fn note(wrong: &Mutex<Vec<String>>, name: &str, result: Result<String, String>) {
     match result {
-        Ok(how) => eprintln!("{name}: {how}"),
+        Ok(how) => {
+            let _ = writeln!(std::io::stderr(), "{name}: {how}");
+        }
         Err(why) => wrong.lock().expect("no thread panicked").push(format!("{name}: {why}")),
     }
 }

@@ -212,8 +212,6 @@ mod tests {
             ("«tls = { cert = \"c\", key = \"k\" }", "server.tls"),
             ("«proxy_protocol = true", "server.proxy_protocol"),
             ("«trusted_proxies = [\"10.0.0.0/8\"]", "server.trusted_proxies"),
-            ("«explain = \"trusted\"", "server.explain"),
-            ("«explain_from = [\"10.0.0.0/8\"]", "server.explain_from"),
             ("«compression = true", "server.compression"),
             ("«max_buffered_bytes = \"1GiB\"", "server.max_buffered_bytes"),
             ("[log]\n«sample = 10", "log.sample"),
@@ -250,7 +248,7 @@ mod tests {
             let text = with("path = \"/eth\"", &format!("path = \"/eth\"\n{line}"));
             faulty(&text, &format!("gateway[eth].{key}"), &["not built yet; remove it"]);
         }
-        faulty(&with("shards = 2", "«explain = \"all\""), "server.explain", &["or write explain = \"off\""]);
+        faulty(&with("shards = 2", "«compression = true"), "server.compression", &["or write compression = false"]);
         let words = ["`tron-http` is not built yet", "must be \"json-rpc\""];
         faulty(&with("enabled = true", "protocol = «\"tron-http\""), "endpoint[geth-1].protocol", &words);
         let tiered = with("\"weighted\"", "«\"tiered\"").replace(", weight = 3", "").replace(", weight = 1", "");
@@ -263,8 +261,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_not_built_yet_may_ask_for_nothing() {
-        let server =
-            "proxy_protocol = false\ntrusted_proxies = []\nexplain = \"off\"\nexplain_from = []\ncompression = false";
+        let server = "proxy_protocol = false\ntrusted_proxies = []\ncompression = false";
         let gateway = "auth = \"none\"\nendpoint_free = []\ncache = \"0\"\nshare_inflight = []\npath = \"/eth\"";
         let text = with("shards = 2", &format!("{server}\n[log]\nsample = 0\n[websocket]\n[limits]"))
             .replace("enabled = true", "warm = 0\ngzip = false\ncapabilities = []\nwithout = []")

@@ -2,7 +2,8 @@
 
 use super::fault::Faults;
 use super::file::View;
-use crate::logic::snapshot::{ATTEMPTS_MAX, CircuitRule, Driver, LogFormat, LogLevel, Secret, Server};
+use crate::logic::cidr::Cidr;
+use crate::logic::snapshot::{ATTEMPTS_MAX, CircuitRule, Driver, Explain, LogFormat, LogLevel, Secret, Server};
 use crate::logic::units::{MILLION, show_duration};
 use std::net::SocketAddr;
 
@@ -23,6 +24,12 @@ pub(super) fn server(top: &View<'_>, faults: &mut Faults<'_>) -> Server {
             Some("epoll") => Driver::Epoll,
             _ => Driver::Auto,
         },
+        explain: match server.text("explain").as_deref() {
+            Some("off") => Explain::Off,
+            Some("all") => Explain::All,
+            _ => Explain::Trusted,
+        },
+        explain_from: ranges(&server, "explain_from", faults),
         max_connections: server.count("max_connections"),
         max_header_bytes: server.count("max_header_bytes"),
         max_headers: server.count("max_headers"),
@@ -52,6 +59,22 @@ pub(super) fn server(top: &View<'_>, faults: &mut Faults<'_>) -> Server {
         max_attempts: attempts(&top.table("failsafe")),
     }
 }
+
+/// A list of address ranges.
+fn ranges(server: &View<'_>, name: &str, faults: &mut Faults<'_>) -> Vec<Cidr> {
+    let path = server.path_of(name);
+    let mut ranges = Vec::new();
+    for (position, typed) in server.texts(name).iter().enumerate() {
+        match Cidr::parse(&typed.text) {
+            Some(range) => ranges.push(range),
+            None => faults.fault(typed.at, format!("{path}[{position}]"), RANGE),
+        }
+    }
+    ranges
+}
+
+const RANGE: &str =
+    "must be an address or a range with no bits behind its prefix, like \"10.0.0.0/8\" or \"2001:db8::/32\"";
 
 /// `max_attempts` of a Route or of `[failsafe]`.
 pub(super) fn attempts(view: &View<'_>) -> u8 {

@@ -3,11 +3,12 @@
 //! Indexes ([`EndpointIx`], [`RouteIx`]) are valid in one Snapshot only: an Exchange keeps the Snapshot
 //! with which it began.
 
+use super::cidr::{Cidr, is_loopback};
 use super::limiter::Rate;
 use super::methods::{Family, MethodId, Methods};
 use super::units::Nanos;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Most targets of one Route; a Call's candidates fit one `u128`.
 pub const TARGETS_MAX: usize = 100;
@@ -71,6 +72,17 @@ pub enum Driver {
     Epoll,
 }
 
+/// Who may ask for the `Ringway-*` headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Explain {
+    /// Nobody.
+    Off,
+    /// Loopback and `explain_from`.
+    Trusted,
+    /// Everybody.
+    All,
+}
+
 /// Form of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -106,6 +118,10 @@ pub struct Server {
     pub shards: usize,
     /// io_uring or epoll.
     pub driver: Driver,
+    /// Who may ask for the `Ringway-*` headers.
+    pub explain: Explain,
+    /// Who is trusted, besides loopback.
+    pub explain_from: Vec<Cidr>,
     /// Client connections, all shards together.
     pub max_connections: usize,
     /// Largest request head in bytes.
@@ -145,6 +161,15 @@ pub struct Server {
 }
 
 impl Server {
+    /// Whether a caller at this address is told how its Call was decided, if it asks.
+    pub fn explains_to(&self, caller: IpAddr) -> bool {
+        match self.explain {
+            Explain::Off => false,
+            Explain::Trusted => is_loopback(caller) || self.explain_from.iter().any(|range| range.holds(caller)),
+            Explain::All => true,
+        }
+    }
+
     /// The keys that differ and need a restart: sockets, threads and rings are made once.
     pub fn needs_restart(&self, other: &Server) -> Vec<&'static str> {
         let differs = [

@@ -1,6 +1,7 @@
 //! One client connection: requests in order, each read whole, answered, and only then the next.
 
 use crate::logic::call::Id;
+use crate::logic::explain::Trail;
 use crate::logic::fault::{Fault, HttpFault};
 use crate::logic::snapshot::{GatewayIx, Server};
 use crate::logic::units::{Nanos, SECOND};
@@ -17,6 +18,8 @@ use crate::wire::http1_request::{ContentType, Framing, RequestHead, Verb, reques
 use crate::wire::http1_write::CONTINUE;
 use crate::wire::jsonrpc::{self, Batch, Message};
 use futures_util::StreamExt;
+use std::cell::RefCell;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -30,9 +33,9 @@ const LINGER_BYTES: usize = 1 << 20;
 const PIPELINED_BURST: u32 = 64;
 
 /// Serves a client until either side has had enough.
-pub async fn serve(shard: Rc<Shard>, stream: Stream, presence: Presence) {
+pub async fn serve(shard: Rc<Shard>, stream: Stream, peer: IpAddr, presence: Presence) {
     let inbox = Inbox::new(&shard.buffers);
-    let mut connection = Connection { shard, stream, presence, inbox, now_ns: ring::now(), unread: 0 };
+    let mut connection = Connection { shard, stream, presence, inbox, now_ns: ring::now(), unread: 0, peer };
     while let Next::Request = connection.request().await {}
     let Connection { shard, inbox, .. } = connection;
     inbox.close(&shard.buffers);
@@ -48,6 +51,8 @@ struct Connection {
     now_ns: Nanos,
     /// Requests that were answered since something was last read.
     unread: u32,
+    /// Who it is.
+    peer: IpAddr,
 }
 
 enum Next {
@@ -73,6 +78,9 @@ struct Ask {
     head_only: bool,
     expect_continue: bool,
     traceparent: Option<Range<usize>>,
+    request_id: Option<Range<usize>>,
+    /// The caller asks how its Call was decided, and may.
+    explain: bool,
 }
 
 impl Connection {
@@ -82,25 +90,23 @@ impl Connection {
         let ask = match self.head(&current).await {
             Ok(Some(ask)) => ask,
             Ok(None) => return Next::Close,
-            Err(fault) => return Box::pin(self.hang_up(fault, true, false)).await,
+            Err(fault) => return Box::pin(self.hang_up(fault, None)).await,
         };
         if let Want::Nothing(fault) = ask.want
             && (ask.expect_continue || !is_short(ask.framing))
         {
-            return Box::pin(self.hang_up(fault, ask.http11, ask.head_only)).await;
+            return Box::pin(self.hang_up(fault, Some(&ask))).await;
         }
         let (body, next) = match self.body(current.server(), &ask).await {
             Ok(Some(body)) => body,
             Ok(None) => return Next::Close,
-            Err(fault) => return Box::pin(self.hang_up(fault, ask.http11, ask.head_only)).await,
+            Err(fault) => return Box::pin(self.hang_up(fault, Some(&ask))).await,
         };
         self.now_ns = ring::now();
         // Nothing is awaited from the client now: an old deadline must not cut it while a node thinks.
-        self.stream.disarm();
-        let keep_alive = ask.keep_alive && !self.shard.draining();
-        let mut frame = Frame { keep_alive, http11: ask.http11, head_only: ask.head_only };
-        let reply = self.answer(&current, &ask, body, &mut frame).await;
-        if !self.write(current.server(), reply).await || !frame.keep_alive {
+        self.stream.look_after(self.now_ns);
+        let (reply, keep_alive) = self.answer(&current, &ask, body).await;
+        if !self.write(current.server(), reply).await || !keep_alive {
             Box::pin(self.linger()).await;
             return Next::Close;
         }
@@ -108,31 +114,48 @@ impl Connection {
         Next::Request
     }
 
-    async fn answer(&mut self, current: &Current, ask: &Ask, body: Range<usize>, frame: &mut Frame) -> Reply {
+    /// The answer, and whether the connection goes on after it.
+    async fn answer(&self, current: &Current, ask: &Ask, body: Range<usize>) -> (Reply, bool) {
         let buffers = &self.shard.buffers;
-        match ask.want {
+        let made = reply::made_request_id(self.shard.random());
+        let mut frame = Frame {
+            keep_alive: ask.keep_alive && !self.shard.draining(),
+            http11: ask.http11,
+            head_only: ask.head_only,
+            request_id: self.text(&ask.request_id).unwrap_or(std::str::from_utf8(&made).unwrap_or_default()),
+            extra: b"",
+        };
+        let reply = match ask.want {
             Want::Call(gateway) => {
-                let traceparent =
-                    ask.traceparent.clone().and_then(|place| std::str::from_utf8(&self.inbox.bytes()[place]).ok());
+                let caller = self.stream.watch();
+                let trail = ask.explain.then(Box::<RefCell<Trail>>::default);
                 let context = Context {
                     shard: &self.shard,
                     current,
                     gateway,
-                    traceparent,
+                    traceparent: self.text(&ask.traceparent),
                     first_draw: None,
                     started_ns: self.now_ns,
+                    caller: &caller,
+                    trail: trail.as_deref(),
                 };
-                respond(context, &self.inbox.bytes()[body], frame).await
+                respond(context, &self.inbox.bytes()[body], &mut frame).await
             }
             Want::Health => {
                 let healthy = self.shard.world.lifecycle.phase() == Phase::Running;
-                reply::health(buffers, *frame, healthy)
+                reply::health(buffers, frame, healthy)
             }
             Want::Nothing(fault) => {
                 self.shard.cells(&current.live).refused(fault.status());
-                reply::fault(buffers, *frame, b"null", Fault::Http(fault), 0)
+                reply::fault(buffers, frame, b"null", Fault::Http(fault), 0, None)
             }
-        }
+        };
+        (reply, frame.keep_alive)
+    }
+
+    /// A piece of the head that is being answered.
+    fn text(&self, place: &Option<Range<usize>>) -> Option<&str> {
+        std::str::from_utf8(self.inbox.bytes().get(place.clone()?)?).ok()
     }
 
     /// Reads a head; `None` = the client left, or was idle for too long.
@@ -182,6 +205,8 @@ impl Connection {
             head_only: head.verb == Verb::Head,
             expect_continue: head.expect_continue,
             traceparent: head.traceparent.map(place),
+            request_id: head.request_id.map(place),
+            explain: head.explain && current.server().explains_to(self.peer),
         }
     }
 
@@ -273,12 +298,20 @@ impl Connection {
     }
 
     /// Answers a request after which the next one can't be found, and closes.
-    async fn hang_up(&mut self, fault: HttpFault, http11: bool, head_only: bool) -> Next {
+    async fn hang_up(&mut self, fault: HttpFault, ask: Option<&Ask>) -> Next {
         let current = self.shard.current();
         self.shard.cells(&current.live).refused(fault.status());
         self.stream.forgive();
-        let frame = Frame { keep_alive: false, http11, head_only };
-        let reply = reply::fault(&self.shard.buffers, frame, b"null", Fault::Http(fault), 0);
+        let made = reply::made_request_id(self.shard.random());
+        let id = ask.and_then(|ask| self.text(&ask.request_id));
+        let frame = Frame {
+            keep_alive: false,
+            http11: ask.is_none_or(|ask| ask.http11),
+            head_only: ask.is_some_and(|ask| ask.head_only),
+            request_id: id.unwrap_or(std::str::from_utf8(&made).unwrap_or_default()),
+            extra: b"",
+        };
+        let reply = reply::fault(&self.shard.buffers, frame, b"null", Fault::Http(fault), 0, None);
         if self.write(current.server(), reply).await {
             self.linger().await;
         }
@@ -348,14 +381,18 @@ fn is_short(framing: Framing) -> bool {
 }
 
 /// The answer to a body.
-async fn respond(context: Context<'_>, body: &[u8], frame: &mut Frame) -> Reply {
+async fn respond(context: Context<'_>, body: &[u8], frame: &mut Frame<'_>) -> Reply {
     let buffers = &context.shard.buffers;
-    let reply = |frame: &Frame, id: &[u8], answer| reply::single(buffers, *frame, id, answer);
+    let reply = |frame: &Frame<'_>, id: &[u8], answer| reply::single(buffers, *frame, id, answer);
     match jsonrpc::parse(body, context.current.server().max_batch) {
         Ok(Message::Single(Ok(call))) => {
             let answer = exchange::call(context, &call).await;
             frame.keep_alive &= !context.shard.draining();
-            reply(frame, call.id.bytes(), answer)
+            let Some(trail) = context.trail else { return reply(frame, call.id.bytes(), answer) };
+            let source = matches!(answer, exchange::Answer::Node { .. }).then_some("upstream");
+            let snapshot = &context.current.live.snapshot;
+            let extra = reply::explanation(snapshot, context.gateway, &trail.borrow(), source);
+            reply(&Frame { extra: &extra, ..*frame }, call.id.bytes(), answer)
         }
         Ok(Message::Single(Err(refused))) => {
             reply(frame, refused.id.bytes(), exchange::invalid(context, Fault::InvalidRequest(refused.why)))
@@ -366,7 +403,7 @@ async fn respond(context: Context<'_>, body: &[u8], frame: &mut Frame) -> Reply 
     }
 }
 
-async fn batch(context: Context<'_>, batch: Batch<'_>, frame: &mut Frame) -> Reply {
+async fn batch(context: Context<'_>, batch: Batch<'_>, frame: &mut Frame<'_>) -> Reply {
     let server = context.current.server();
     let context = Context { first_draw: Some(context.shard.random()), ..context };
     let members: Vec<_> = batch.iter().collect();
@@ -391,13 +428,13 @@ async fn batch(context: Context<'_>, batch: Batch<'_>, frame: &mut Frame) -> Rep
 mod tests {
     use super::*;
 
-    fn size_of_task<A, B, C, F>(_: impl Fn(A, B, C) -> F) -> usize {
+    fn size_of_task<A, B, C, D, F>(_: impl Fn(A, B, C, D) -> F) -> usize {
         size_of::<F>()
     }
 
     #[test]
     fn an_idle_connection_is_small() {
         let task = size_of_task(serve);
-        assert!(task <= 3 << 10, "the task of a connection takes {task} bytes");
+        assert!(task <= 3_400, "the task of a connection takes {task} bytes");
     }
 }

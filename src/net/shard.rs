@@ -233,11 +233,13 @@ fn accept(shard: Rc<Shard>, listener: Listener, share: usize) {
                 .accept_all(
                     || !open.draining(),
                     || admit.clients() < share,
-                    |stream, _peer| {
+                    |stream, peer| {
                         let (shard, panicked) = (serve.clone(), serve.clone());
                         // Counted here, not when its task first runs: a burst would pass the limit before.
                         let presence = shard.enter(stream.watch());
-                        ring::spawn(client_http::serve(shard, stream, presence), move || panicked.note_panic());
+                        ring::spawn(client_http::serve(shard, stream, peer.ip(), presence), move || {
+                            panicked.note_panic()
+                        });
                     },
                 )
                 .await;

@@ -8,7 +8,7 @@ use crate::logic::units::{Nanos, SECOND};
 use crate::logic::verdict::Broke;
 use crate::net::buffers::{Buffers, HEADROOM};
 use crate::net::pool::{IDLE_FOR_EFFECTS_NS, Lease, Pool};
-use crate::net::ring::{self, Cut, Stream};
+use crate::net::ring::{self, Cut, Stream, Watch};
 use crate::net::shard::Upstream;
 use crate::shared::counters::EndpointCells;
 use crate::wire::http1::{HEADERS_MAX, HeadLimits};
@@ -31,7 +31,7 @@ const SMALL_RESPONSE: usize = 4 << 10;
 const TRUSTED_LENGTH: usize = 1 << 20;
 
 /// What goes up.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// The id; `None` = a notification.
     pub id: Option<u64>,
@@ -43,6 +43,8 @@ pub struct Request<'a> {
     pub traceparent: Option<&'a str>,
     /// Whether the same bytes may be sent a second time.
     pub replayable: bool,
+    /// The caller, if the attempt ends with it.
+    pub caller: Option<&'a Rc<Watch>>,
 }
 
 /// What came back: a buffer with the response, and where its body is. In front of the body there is room
@@ -66,6 +68,16 @@ pub struct Ended {
     pub result: Result<Incoming, Broke>,
     /// When.
     pub at_ns: Nanos,
+    /// The request was sent once before, over a pooled connection that then turned out closed.
+    pub lost_send: bool,
+    /// The caller went away after so long without a byte of a response.
+    pub left_after_ns: Option<Nanos>,
+}
+
+impl Ended {
+    fn new(result: Result<Incoming, Broke>, at_ns: Nanos, lost_send: bool) -> Ended {
+        Ended { result, at_ns, lost_send, left_after_ns: None }
+    }
 }
 
 /// Everything about the Endpoint that an attempt needs.
@@ -104,32 +116,47 @@ pub fn template(endpoint: &Endpoint) -> Box<[u8]> {
 
 /// Makes one attempt.
 pub async fn attempt(place: Place<'_>, request: Request<'_>, until_ns: Nanos, now_ns: Nanos) -> Ended {
-    let mut now_ns = now_ns;
-    let mut replaced = false;
+    let (begun_ns, mut now_ns) = (now_ns, now_ns);
+    let (mut replaced, mut lost_send) = (false, false);
     loop {
         let mut lease = match checkout(place, request.replayable, replaced, until_ns, &mut now_ns).await {
             Ok(lease) => lease,
-            Err(reason) => return Ended { result: Err(Broke::NotSent(reason)), at_ns: ring::now() },
+            Err(reason) => return Ended::new(Err(Broke::NotSent(reason)), ring::now(), lost_send),
         };
+        let watch = lease.stream().watch();
+        if let Some(caller) = request.caller {
+            caller.runs(watch.clone());
+        }
         let heard = converse(place, lease.stream(), request, until_ns, now_ns).await;
         let at_ns = ring::now();
+        if let Some(caller) = request.caller {
+            caller.ran(&watch);
+            if caller.gone()
+                && let Err(lost) = &heard
+            {
+                let left_after_ns = lost.silent.then(|| at_ns.saturating_sub(begun_ns));
+                let gone = Ended::new(Err(Broke::Sent(Reason::CallerGone)), at_ns, lost_send);
+                return Ended { left_after_ns, ..gone };
+            }
+        }
         match heard {
             Ok((incoming, keep)) => {
                 if keep && !lease.stream().expired() {
                     lease.give_back(at_ns);
                 }
-                return Ended { result: Ok(incoming), at_ns };
+                return Ended::new(Ok(incoming), at_ns, lost_send);
             }
             // A pooled connection that its peer had closed meanwhile: once, a fresh one takes its place
             // within the same attempt, if the same bytes may be sent twice or none were sent.
             Err(lost) if lease.reused && !replaced && lost.stale && (request.replayable || !lost.sent) => {
                 place.cells.replaced.add(1);
                 replaced = true;
+                lost_send = lost.sent;
                 now_ns = at_ns;
             }
             Err(lost) => {
                 let broke = if lost.sent { Broke::Sent(lost.reason) } else { Broke::NotSent(lost.reason) };
-                return Ended { result: Err(broke), at_ns };
+                return Ended::new(Err(broke), at_ns, lost_send);
             }
         }
     }
@@ -195,6 +222,8 @@ struct Lost {
     sent: bool,
     /// Closed or reset by the peer before a byte of the response: a pooled connection may just have been old.
     stale: bool,
+    /// No byte of a response came.
+    silent: bool,
 }
 
 /// Sends the request and reads the whole response. `true` = the connection may be used again.
@@ -224,7 +253,7 @@ async fn converse(
                 (false, 0) => Reason::SendFailed,
                 (false, _) => Reason::ConnectionLost,
             };
-            return Err(Lost { reason, sent: broke.taken > 0, stale: !stream.expired() });
+            return Err(Lost { reason, sent: broke.taken > 0, stale: !stream.expired(), silent: true });
         }
     };
     let mut reader = Reader { place, stream, buf: place.buffers.take(SMALL_RESPONSE) };
@@ -232,10 +261,11 @@ async fn converse(
     match reader.response().await {
         Ok((incoming, keep)) => Ok((incoming, keep && whole)),
         Err(reason) => {
-            let stale = reason == Reason::ConnectionLost && reader.buf.len() == HEADROOM;
+            let silent = reader.buf.len() == HEADROOM;
+            let stale = reason == Reason::ConnectionLost && silent;
             let buf = std::mem::take(&mut reader.buf);
             place.buffers.give(buf);
-            Err(Lost { reason, sent: true, stale })
+            Err(Lost { reason, sent: true, stale, silent })
         }
     }
 }

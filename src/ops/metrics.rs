@@ -112,6 +112,13 @@ fn attempts(out: &mut String, live: &Live) {
         cells().for_each(|shard| shard.durations.sum_into(&mut sum));
         histogram(out, name, &format!("endpoint=\"{id}\""), &sum);
     });
+    family(out, "ringway_lookups_total", "counter", "Own look-ups of a signed transaction after an ambiguous attempt.");
+    for_each_endpoint(live, |id, cells| {
+        let (found, not_found): (u64, u64) =
+            (cells().map(|c| c.found.get()).sum(), cells().map(|c| c.not_found.get()).sum());
+        let _ = writeln!(out, "ringway_lookups_total{{endpoint=\"{id}\",outcome=\"found\"}} {found}");
+        let _ = writeln!(out, "ringway_lookups_total{{endpoint=\"{id}\",outcome=\"not_found\"}} {not_found}");
+    });
     let gauges: [Gauge; 3] = [
         ("ringway_endpoint_connections", "gauge", "Connections to an Endpoint that are open.", |c| c.connections.get()),
         ("ringway_endpoint_connects_total", "counter", "Connections to an Endpoint that were opened.", |c| {

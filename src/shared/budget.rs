@@ -2,7 +2,7 @@
 
 use crate::logic::limiter::Limiter;
 use crate::logic::units::Nanos;
-use crate::shared::atomic::{AtomicU64, Relaxed};
+use crate::shared::atomics::{AtomicU64, Relaxed};
 use crossbeam_utils::CachePadded;
 
 /// What is left of a budget. It outlives Snapshots, also where its rate changes.

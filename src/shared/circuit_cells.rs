@@ -6,7 +6,7 @@ use crate::logic::rest::{ANSWERS, rest_ns};
 use crate::logic::snapshot::CircuitRule;
 use crate::logic::units::Nanos;
 use crate::logic::window::{SLOTS, Slot, Span};
-use crate::shared::atomic::{AtomicU64, Relaxed};
+use crate::shared::atomics::{AtomicU64, Relaxed};
 use crate::shared::counters::{Cell, PerShard};
 use crate::shared::journal::{Incident, Journal, Transition};
 use crossbeam_utils::CachePadded;
@@ -220,9 +220,14 @@ impl Circuit {
         match word.admission(now_ns) {
             Admission::Probe => {
                 let permit = word.probe(until_ns);
-                match self.swap(word, permit, Transition::Probing, now_ns) {
-                    true => Ok(Some(Permit(permit))),
-                    false => Err(until_ns),
+                if self.swap(word, permit, Transition::Probing, now_ns) {
+                    return Ok(Some(Permit(permit)));
+                }
+                match self.word().admission(now_ns) {
+                    Admission::Admit => Ok(None),
+                    Admission::Reject { until_ns } => Err(until_ns),
+                    // Its winner has given the permit back already: this Call was late all the same.
+                    Admission::Probe => Err(now_ns),
                 }
             }
             Admission::Reject { until_ns } => Err(until_ns),

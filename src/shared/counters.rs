@@ -5,7 +5,7 @@
 use crate::logic::fault::{Outcome, Reason};
 use crate::logic::methods::MethodId;
 use crate::logic::units::{MS, Nanos, SECOND};
-use crate::shared::atomic::{AtomicU64, Relaxed};
+use crate::shared::atomics::{AtomicU64, Relaxed};
 use crossbeam_utils::CachePadded;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -140,6 +140,10 @@ pub struct EndpointCells {
     pub connected: Cell,
     /// Pooled connections that turned out dead and were replaced within the attempt.
     pub replaced: Cell,
+    /// Look-ups of a transaction that found it.
+    pub found: Cell,
+    /// Look-ups that did not, whatever the reason.
+    pub not_found: Cell,
 }
 
 impl EndpointCells {

@@ -1,7 +1,7 @@
 //! What happened to Circuits, for the log: shards write here and wait for nobody, a thread of `ops` reads.
 
 use crate::logic::units::Nanos;
-use crate::shared::atomic::{AtomicU64, Relaxed};
+use crate::shared::atomics::{AtomicU64, Relaxed};
 use crossbeam_queue::ArrayQueue;
 use std::sync::Arc;
 

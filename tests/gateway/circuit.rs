@@ -1,6 +1,6 @@
 //! The Circuit: opens, lets exactly one probe through over all shards, closes or opens for longer.
 
-use super::harness::{ClosedPort, Gate, Gateway, Reply, Setup, Upstream, call_body};
+use super::harness::{Client, ClosedPort, Gate, Gateway, PATIENCE, Reply, Setup, Upstream, call_body};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +17,22 @@ fn node(name: &'static str) -> (Arc<AtomicU16>, Upstream) {
         status => Reply::http(status, &["Content-Type: text/html"], "<html>"),
     });
     (status, upstream)
+}
+
+/// Calls until an Endpoint answers.
+fn until_served(client: &mut Client) {
+    let until = Instant::now() + PATIENCE;
+    while client.ask(call_body("1", READ, "[]")).json().get("result").is_none() {
+        assert!(Instant::now() < until, "never served again");
+    }
+}
+
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
 }
 
 fn state(gateway: &Gateway, endpoint: &str) -> u64 {
@@ -140,6 +156,11 @@ fn exactly_one_probe_over_all_shards() {
                 })
             })
             .collect();
+        // Whatever fails below, the callers end.
+        let _end = OnDrop(|| {
+            stop.store(true, Ordering::SeqCst);
+            gate.open();
+        });
         first.wait_for(3);
         let (before, passed) = (second.count(), Instant::now());
         second.wait_for(before + 500);
@@ -167,7 +188,9 @@ fn a_failed_probe_doubles_the_cooldown() {
     gateway.call(READ, "[]");
     let mut client = gateway.connect();
     let mut times = vec![first.seen()[0].at];
+    let until = Instant::now() + PATIENCE;
     while times.len() < 4 {
+        assert!(Instant::now() < until, "{times:?}");
         let answer = client.ask(call_body("1", READ, "[]"));
         assert!([-32051, -32052].contains(&answer.code()), "{answer:?}");
         times = first.seen().iter().map(|seen| seen.at).collect();
@@ -178,14 +201,14 @@ fn a_failed_probe_doubles_the_cooldown() {
         assert!((Duration::from_millis(least)..most).contains(gap), "{gaps:?}");
     }
     status.store(200, Ordering::SeqCst);
-    while client.ask(call_body("1", READ, "[]")).json().get("result").is_none() {}
+    until_served(&mut client);
     assert_eq!((state(&gateway, "a"), first.count()), (0, 5));
     // Closed, it begins with the first cooldown again.
     status.store(500, Ordering::SeqCst);
     let opened = Instant::now();
     client.ask(call_body("1", READ, "[]")).assert_fault(502, "1", -32052);
     status.store(200, Ordering::SeqCst);
-    while client.ask(call_body("1", READ, "[]")).json().get("result").is_none() {}
+    until_served(&mut client);
     assert!(opened.elapsed() < Duration::from_millis(600), "{:?}", opened.elapsed());
 }
 
@@ -259,12 +282,14 @@ fn a_probe_that_never_comes_back_keeps_no_endpoint_closed() {
         .start();
     gateway.call(READ, "[]").assert_fault(504, "1", -32053);
     let mut client = gateway.connect();
+    let until = Instant::now() + PATIENCE;
     while first.count() < 3 {
+        assert!(Instant::now() < until, "no second probe");
         let answer = client.ask(call_body("1", READ, "[]"));
         assert!([-32051, -32053].contains(&answer.code()), "{answer:?}");
     }
     hangs.store(0, Ordering::SeqCst);
-    while client.ask(call_body("1", READ, "[]")).json().get("result").is_none() {}
+    until_served(&mut client);
     assert_eq!(state(&gateway, "a"), 0);
 }
 
@@ -350,4 +375,19 @@ fn one_probe_among_many_calls_at_once_round_after_round() {
         assert!(Instant::now() < until, "never closed");
     }
     assert_eq!((state(&gateway, "a"), transitions(&gateway, "probe_succeeded")), (0, 1));
+}
+
+#[test]
+fn the_cooldown_of_a_black_hole_doubles() {
+    // Its probes end by timeout, and deadlines fire late: the permit must outlive them.
+    let (hole, good) = (Upstream::start(|_| Reply::hang()), Upstream::answering("2"));
+    let gateway = Setup::of(&[&hole, &good])
+        .route("attempt_timeout = \"50ms\"")
+        .circuit("consecutive_failures = 1\ncooldown = \"50ms\"\nmax_cooldown = \"30s\"")
+        .start();
+    gateway.wait_for_metrics("three failed probes", |metrics| {
+        gateway.call("eth_call", "[]").assert_result("1", "2");
+        let labels = ["endpoint=\"a\"", "reason=\"probe_failed\""];
+        metrics.sum("ringway_circuit_transitions_total", &labels) >= 3
+    });
 }

@@ -177,14 +177,10 @@ impl Gateway {
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("ringway.toml");
         std::fs::write(&file, config).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_ringway"))
-            .args(["serve", "--config"])
-            .arg(&file)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
+        command.args(["serve", "--config"]).arg(&file);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = end_with_us(&mut command).spawn().unwrap();
         let log = Arc::new(Log::default());
         let (stderr, writer) = (child.stderr.take().unwrap(), log.clone());
         std::thread::spawn(move || {
@@ -322,6 +318,19 @@ impl Gateway {
             assert!(Instant::now() < until, "it does not leave:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+}
+
+/// A test run that is killed runs no destructors: the kernel ends its gateways.
+#[allow(unsafe_code)]
+fn end_with_us(command: &mut Command) -> &mut Command {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: between fork and exec only prctl is called, which is async-signal-safe and takes two numbers.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            Ok(())
+        })
     }
 }
 

@@ -18,6 +18,9 @@ const ROWS: [(&str, bool); 7] = [
 /// No node's id may be mistaken for this one: it survives no float.
 const ID: &str = "9007199254740993123";
 
+/// How an upstream answers, and with which status.
+type Script = (fn(&Seen, u16) -> Reply, u16);
+
 /// The gateway of the matrix: `X` has a failing first Endpoint and a good second one, `X-both` two failing ones.
 struct Bench {
     gateway: Gateway,
@@ -31,7 +34,7 @@ struct Bench {
 impl Bench {
     fn new(causes: &[Cause]) -> Bench {
         let script = || {
-            let table: HashMap<String, (fn(&Seen, u16) -> Reply, u16)> =
+            let table: HashMap<String, Script> =
                 causes.iter().map(|cause| (cause.name.clone(), (cause.script, cause.status))).collect();
             Upstream::start(move |seen| {
                 let name = seen.json()["params"][0].as_str().unwrap_or_default().to_owned();
@@ -75,20 +78,7 @@ impl Bench {
             setup = setup.another(name, &format!("[\"{first}\", \"c\"]"), route);
             setup = setup.another(&format!("{name}-both"), &format!("[\"{first}\", \"{second}\"]"), route);
         }
-        for (cause, (method, _)) in causes.iter().flat_map(|cause| ROWS.map(|row| (cause, row))) {
-            if cause.gateway == "busy" {
-                let id = &cause.path(method)[1..];
-                let pair = [("first", &failing[0]), ("second", &failing[1])].map(|(which, upstream)| {
-                    let place = "chain = \"ethereum\"\nnetwork = \"mainnet\"";
-                    format!("[[endpoint]]\nid = \"{id}-{which}\"\n{place}\nurl = \"http://{}\"\n", upstream.address)
-                });
-                setup = setup.raw(&pair.concat()).another(id, &format!("[\"{id}-first\", \"c\"]"), "").another(
-                    &format!("{id}-both"),
-                    &format!("[\"{id}-first\", \"{id}-second\"]"),
-                    "",
-                );
-            }
-        }
+        setup = busy(setup, causes, &failing);
         setup = setup.another("first-crowd", "[\"h\"]", "attempt_timeout = \"60s\"");
         setup = setup.another("second-crowd", "[\"i\"]", "attempt_timeout = \"60s\"");
         let gateway = setup.start();
@@ -105,6 +95,26 @@ impl Bench {
     fn sent(&self, token: &str) -> [usize; 3] {
         [self.failing[0].count_with(token), self.failing[1].count_with(token), self.good.count_with(token)]
     }
+}
+
+/// Each busy cause has Endpoints of its own for each method: they rest afterwards.
+fn busy(mut setup: Setup, causes: &[Cause], failing: &[Upstream; 2]) -> Setup {
+    for (cause, (method, _)) in causes.iter().flat_map(|cause| ROWS.map(|row| (cause, row))) {
+        if cause.gateway != "busy" {
+            continue;
+        }
+        let id = &cause.path(method)[1..];
+        let pair = [("first", &failing[0]), ("second", &failing[1])].map(|(which, upstream)| {
+            let place = "chain = \"ethereum\"\nnetwork = \"mainnet\"";
+            format!("[[endpoint]]\nid = \"{id}-{which}\"\n{place}\nurl = \"http://{}\"\n", upstream.address)
+        });
+        setup = setup.raw(&pair.concat()).another(id, &format!("[\"{id}-first\", \"c\"]"), "").another(
+            &format!("{id}-both"),
+            &format!("[\"{id}-first\", \"{id}-second\"]"),
+            "",
+        );
+    }
+    setup
 }
 
 impl Drop for Bench {

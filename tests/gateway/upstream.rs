@@ -423,15 +423,14 @@ pub struct EarlyRefusal {
 }
 
 impl Upstream {
-    /// Starts one that holds its connection until the gate opens.
-    pub fn refusing_early(answer: &'static str, gate: &Gate) -> EarlyRefusal {
+    /// Starts one that closes with the rest of the request unread: its peer may see a reset.
+    pub fn refusing_early(answer: &'static str) -> EarlyRefusal {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, gate) = (listener.local_addr().unwrap(), gate.clone());
+        let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let _ = stream.read(&mut [0; 64]);
             let _ = stream.write_all(answer.as_bytes());
-            gate.pass();
         });
         EarlyRefusal { address }
     }

@@ -1,6 +1,6 @@
 //! Upstream responses in every framing, and when a connection may carry another request.
 
-use super::harness::{Gate, Reply, Seen, Setup, Upstream, call_body, result_body};
+use super::harness::{Reply, Seen, Setup, Upstream, call_body, result_body};
 
 /// A response with `ANSWER` for a right body and `LEN` for its length.
 fn shaped(seen: &Seen, shape: &str) -> Reply {
@@ -194,9 +194,7 @@ fn a_bomb_of_headers_is_no_answer_and_costs_no_memory() {
 #[test]
 fn an_answer_before_the_request_is_whole_is_still_judged() {
     // A node that refuses a large body on seeing its head, and does not read the rest.
-    let gate = Gate::default();
-    let node =
-        Upstream::refusing_early("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", &gate);
+    let node = Upstream::refusing_early("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
     let other = Upstream::answering("\"other\"");
     let gateway = Setup::at(&[node.address, other.address]).server("max_request_bytes = \"32MiB\"").start();
     let params = format!("[\"{}\"]", "z".repeat(16 << 20));
@@ -208,5 +206,4 @@ fn an_answer_before_the_request_is_whole_is_still_judged() {
         Some(result) => assert_eq!((result.as_str(), other.count()), (Some("other"), 1)),
         None => assert_eq!((answer.code(), other.count()), (-32054, 0), "{answer:?}"),
     }
-    gate.open();
 }

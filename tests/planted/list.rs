@@ -136,8 +136,8 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "half_open_without_a_permit",
         file: "failover.rs",
-        old: "Admission::Probe if self.may_probe() || self.deferred & bit != 0 => true,",
-        new: "Admission::Probe if self.may_probe() || self.deferred & bit != 0 => self.attempts == 0,",
+        old: "Admission::Probe if self.may_probe() || self.rounds >= 2 => true,",
+        new: "Admission::Probe if self.may_probe() || self.rounds >= 2 => self.attempts == 0,",
         breaks: "a retry enters a half-open Circuit beside the probe",
         must: Catches::Simulation,
     },
@@ -199,9 +199,9 @@ pub const BUGS: &[Bug] = &[
     },
     Bug {
         name: "broadcast_is_cut_short",
-        file: "failover.rs",
-        old: "        self.class == Class::Stateless\n",
-        new: "        self.class.replayable()\n",
+        file: "call.rs",
+        old: "        matches!(self, Class::Stateless)\n",
+        new: "        matches!(self, Class::Stateless | Class::SignedBroadcast)\n",
         breaks: "a transaction on its way is cut off because its caller left",
         must: Catches::Simulation,
     },

@@ -76,7 +76,7 @@ impl Oracle {
     pub fn new(road: &Road, class: Class, notification: bool) -> Oracle {
         let weighted = road.route.strategy == Strategy::Weighted;
         let usable = |(at, target): (usize, &ringway::logic::snapshot::Target)| {
-            (road.route.eligible >> at & 1 == 1 && (!weighted || target.weight > 0)).then_some(1u128 << at)
+            ((road.route.eligible >> at) & 1 == 1 && (!weighted || target.weight > 0)).then_some(1u128 << at)
         };
         Oracle {
             class,
@@ -119,6 +119,7 @@ impl Oracle {
         must!(matches!(self.phase, Phase::Choosing | Phase::Decided(_)), "an action in phase {:?}", self.phase);
         match *action {
             Action::Await => return Err("it waits, and nothing is under way".into()),
+            Action::LookUp { .. } => return Err("it looks up a transaction that has no name".into()),
             Action::Attempt { endpoint, until_ns, probe } => {
                 self.attempt(road, board, now_ns, endpoint, probe)?;
                 let end_ns = now_ns + road.route.attempt_timeout_ns;
@@ -166,12 +167,11 @@ impl Oracle {
         }
         let others = self.remaining & !bit;
         let admits = |at: &u8| board.right(road.route.targets[usize::from(*at)].endpoint, now_ns) == Admission::Admit;
-        if probe && !self.repeatable() {
-            // One that was put off and has closed meanwhile is not looked at again before the others.
-            let candidates = positions(others & !self.deferred);
-            if let Some(other) = candidates.iter().find(|at| admits(at)) {
-                return Err(format!("what must not be repeated probes, and position {other} admits"));
-            }
+        if probe
+            && !self.repeatable()
+            && let Some(other) = positions(others).iter().find(|at| admits(at))
+        {
+            return Err(format!("what must not be repeated probes, and position {other} admits"));
         }
         if road.route.strategy == Strategy::Priority {
             let before = others & (bit - 1);

@@ -331,6 +331,7 @@ impl Run {
             }
             Action::Finish(finish) => self.finished(id, finish),
             Action::Await => Err("waits for nothing".into()),
+            Action::LookUp { .. } => Err("looks up a transaction that has no name".into()),
         }
     }
 
@@ -503,7 +504,7 @@ impl Run {
         let Some(live) = self.calls.get_mut(&id) else { return Ok(()) };
         live.machine.feed(Event::CallerGone);
         live.oracle.caller_gone(self.now_ns);
-        let cancels = live.machine.cancels_with_caller();
+        let cancels = live.oracle.class.ends_with_caller();
         if cancels != (live.oracle.class == Class::Stateless) {
             return Err(format!("a caller that leaves cuts a {:?} short: {cancels}", live.oracle.class));
         }
@@ -574,6 +575,7 @@ fn name(finish: &Finish) -> &'static str {
     match finish {
         Finish::Reply => "reply",
         Finish::Kept => "kept",
+        Finish::Taken => "taken",
         Finish::Silent => "silent",
         Finish::Abandoned => "abandoned",
         Finish::Fault(Fault::NoTarget) => "-32050",
