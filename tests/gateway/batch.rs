@@ -143,10 +143,10 @@ fn no_more_members_are_in_flight_than_allowed() {
     let members: Vec<String> = (0..24).map(|id| call_body(&id.to_string(), "eth_call", &format!("[{id}]"))).collect();
     let mut client = gateway.connect();
     client.post("/eth", &[], batch(&members));
-    for nth in 0..24 {
+    for (nth, gate) in gates.iter().enumerate() {
         node.wait_for((nth + 4).min(24));
         assert_eq!(node.count(), (nth + 4).min(24), "four at a time, and always four");
-        gates[nth].open();
+        gate.open();
     }
     assert_eq!(client.response().json().as_array().unwrap().len(), 24);
 }

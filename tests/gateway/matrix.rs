@@ -1,7 +1,7 @@
 //! The retry matrix over sockets: what the operation is × how certain the failure is, with many causes for each.
 
 use super::harness::{ClosedPort, FullPort, Gate, Gateway, Reply, Response, Seen, Setup, Upstream};
-use super::matrix_causes::{Cause, Column, NODE_ERROR, causes};
+use super::matrix_causes::{Cause, Column, NODE_ERROR, Script, causes};
 use std::collections::HashMap;
 
 /// The rows: a method of each class, and whether an ambiguous failure may be followed by another attempt.
@@ -31,7 +31,7 @@ struct Bench {
 impl Bench {
     fn new(causes: &[Cause]) -> Bench {
         let script = || {
-            let table: HashMap<String, (fn(&Seen, u16) -> Reply, u16)> =
+            let table: HashMap<String, (Script, u16)> =
                 causes.iter().map(|cause| (cause.name.clone(), (cause.script, cause.status))).collect();
             Upstream::start(move |seen| {
                 let name = seen.json()["params"][0].as_str().unwrap_or_default().to_owned();
