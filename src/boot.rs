@@ -2,20 +2,20 @@
 
 use crate::config::fault::Severity;
 use crate::config::resolve::{Resolved, resolve};
-use crate::logic::snapshot::{Driver, Snapshot};
+use crate::host;
+use crate::logic::snapshot::{Driver, Endpoint, Snapshot};
+use crate::logic::versions;
 use crate::net::ring::{self, Kind, Ring};
 use crate::net::shard;
 use crate::ops::{admin, log};
 use crate::shared::snapshot_cell::{Live, Phase, World};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-
-/// Connections that wait in the kernel to be accepted, per listener.
-const BACKLOG: i32 = 4096;
-/// A port that a former process has just left is busy for some ms.
-const BIND_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Why a gateway did not start, or how it ended; the text is for people.
 #[derive(Debug)]
@@ -55,15 +55,15 @@ pub struct Running {
 /// If an address can't be bound, or no driver can be had.
 pub fn start(snapshot: Snapshot) -> Result<Running, Failure> {
     let server = snapshot.server.clone();
-    let cpus = allowed_cpus();
-    let shards = if server.shards == 0 { default_shards(cpus.len()) } else { server.shards };
-    raise_open_files(server.max_connections);
+    let cpus = host::allowed_cpus();
+    let shards = if server.shards == 0 { host::default_shards(cpus.len()) } else { server.shards };
+    host::raise_open_files(server.max_connections);
     let driver = choose_driver(server.driver)?;
-    let listen = bind_all(&server.listen, shards)?;
+    let listen = host::bind_all(&server.listen, shards).map_err(Failure)?;
     let admin_listener =
         TcpListener::bind(server.admin).map_err(|error| Failure(format!("admin {}: {error}", server.admin)))?;
-    let addresses = resolve_names(&snapshot);
-    let world = World::new(Live::new(snapshot, addresses, shards), shards);
+    let addresses = resolve_names(&snapshot, None);
+    let world = World::new(Live::new(snapshot, addresses, shards, None), shards);
     let bound: Vec<SocketAddr> = listen.iter().filter_map(|(at, _)| *at).collect();
     let admin = admin_listener.local_addr().map_err(|error| Failure(format!("admin: {error}")))?;
     admin::start(admin_listener, world.clone(), ring::now).map_err(|error| Failure(format!("admin: {error}")))?;
@@ -134,7 +134,7 @@ impl Running {
     }
 }
 
-/// `ringway serve`: runs until SIGTERM or SIGINT, drains, and gives the exit code.
+/// `ringway serve`: runs until SIGTERM or SIGINT, drains, and gives the exit code. SIGHUP reloads.
 ///
 /// # Errors
 /// If the gateway can't start.
@@ -145,25 +145,64 @@ pub fn serve(path: &str) -> Result<u8, Failure> {
     let Some(snapshot) = resolved.snapshot.filter(|_| !faulty) else { return Ok(1) };
     let server = snapshot.server.clone();
     log::start(server.log_format, server.log_level);
-    let signals = Signals::install()?;
+    let signals = Signals::install()?.with_reload()?;
     let running = start(snapshot)?;
     announce(&running, server.driver);
-    let asked = signals.wait(|| running.lost_a_shard());
-    if !asked {
-        tracing::error!("a shard ended by itself; leaving, so that whoever supervises can start anew");
-        return Ok(70);
+    loop {
+        match signals.wait(|| running.lost_a_shard()) {
+            Asked::Reload => match reload(path, &running.world) {
+                Ok(warnings) => {
+                    warnings.iter().for_each(|line| tracing::warn!("{line}"));
+                    tracing::info!(file = path, "reloaded");
+                }
+                Err(reasons) => {
+                    reasons.iter().for_each(|line| tracing::error!("{line}"));
+                    tracing::error!(file = path, "reload refused: nothing changed");
+                }
+            },
+            Asked::Nothing => {
+                tracing::error!("a shard ended by itself; leaving, so that whoever supervises can start anew");
+                return Ok(70);
+            }
+            Asked::Stop => break,
+        }
     }
-    let lifecycle = &running.world.lifecycle;
-    lifecycle.advance(Phase::Leaving);
+    leave(running)
+}
+
+fn leave(running: Running) -> Result<u8, Failure> {
+    let live = running.world.live.load_full();
+    let server = &live.snapshot.server;
+    running.world.lifecycle.advance(Phase::Leaving);
     tracing::info!(delay_ms = server.shutdown_delay_ns / 1_000_000, "leaving: readiness says no");
     std::thread::sleep(Duration::from_nanos(server.shutdown_delay_ns));
-    lifecycle.advance(Phase::Draining);
+    running.world.lifecycle.advance(Phase::Draining);
     tracing::info!(grace_ms = server.shutdown_grace_ns / 1_000_000, "draining");
     if !running.join(Some(Duration::from_nanos(server.shutdown_grace_ns))) {
         tracing::warn!("shutdown_grace is over: what was still in flight is cut off");
     }
     tracing::info!("stopped");
     Ok(0)
+}
+
+/// Builds and validates the file's Snapshot whole, and swaps it in. Gives the warnings.
+///
+/// # Errors
+/// What is wrong; then nothing has changed.
+pub fn reload(path: &str, world: &World) -> Result<Vec<String>, Vec<String>> {
+    let resolved = read(path).map_err(|failure| vec![failure.0])?;
+    let (lines, faulty) = report(path, &resolved);
+    let Some(mut snapshot) = resolved.snapshot.filter(|_| !faulty) else { return Err(lines) };
+    let before = world.live.load_full();
+    let restart = before.snapshot.server.needs_restart(&snapshot.server);
+    if !restart.is_empty() {
+        let refused = |key| format!("{path}: server.{key}: can't be changed by a reload; restart, or put it back");
+        return Err(restart.into_iter().map(refused).collect());
+    }
+    versions::carry_over(&before.snapshot, &mut snapshot);
+    let addresses = resolve_names(&snapshot, Some(&before));
+    world.live.store(Arc::new(Live::new(snapshot, addresses, world.shards, Some(&before))));
+    Ok(lines)
 }
 
 fn announce(running: &Running, wanted: Driver) {
@@ -201,155 +240,79 @@ fn choose_driver(wanted: Driver) -> Result<Kind, Failure> {
     }
 }
 
-type Bound = (Option<SocketAddr>, Vec<TcpListener>);
-
-fn bind_all(addresses: &[SocketAddr], shards: usize) -> Result<Vec<Bound>, Failure> {
-    addresses
-        .iter()
-        .map(|address| bind(*address, shards).map_err(|error| Failure(format!("listen {address}: {error}"))))
-        .collect()
-}
-
-/// One listener per shard on one address; port 0 is chosen once.
-fn bind(address: SocketAddr, shards: usize) -> io::Result<Bound> {
-    let patience = Instant::now() + BIND_PATIENCE;
-    // Without SO_REUSEPORT first: two gateways that share a port by accident would each get half of the traffic.
-    let alone = loop {
-        match listener(address, false) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < patience => {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            other => break other?,
-        }
-    };
-    let address = alone.local_addr()?;
-    drop(alone);
-    let sockets = (0..shards).map(|_| listener(address, true)).collect::<io::Result<Vec<_>>>()?;
-    Ok((Some(address), sockets))
-}
-
-fn listener(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
-    let socket = socket2::Socket::new(
-        socket2::Domain::for_address(address),
-        socket2::Type::STREAM.nonblocking(),
-        Some(socket2::Protocol::TCP),
-    )?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(shared)?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
-}
-
-/// The addresses of all Endpoints, looked up once, before any shard runs: a shard never waits for DNS.
-fn resolve_names(snapshot: &Snapshot) -> Vec<Vec<SocketAddr>> {
-    let look_up = |endpoint: &crate::logic::snapshot::Endpoint| {
+/// The addresses of all Endpoints, looked up before any shard sees them: a shard never waits for DNS. A
+/// failed look-up keeps what `before` had.
+fn resolve_names(snapshot: &Snapshot, before: Option<&Live>) -> Vec<Vec<SocketAddr>> {
+    let look_up = |endpoint: &Endpoint| {
         let found = (&*endpoint.url.host, endpoint.url.port).to_socket_addrs();
         match found {
             Ok(addresses) => addresses.collect(),
             Err(error) => {
-                tracing::warn!(endpoint = %endpoint.id, %error, "its host name is unknown; attempts fail until a restart");
-                Vec::new()
+                tracing::warn!(endpoint = %endpoint.id, %error, "its host name is unknown");
+                let same = |before: &&Live| {
+                    let old = before.endpoint(&endpoint.id).map(|at| &before.snapshot.endpoints[at].url);
+                    old.is_some_and(|old| old.host == endpoint.url.host && old.port == endpoint.url.port)
+                };
+                let kept = before
+                    .filter(same)
+                    .and_then(|before| Some(before.addresses[before.endpoint(&endpoint.id)?].clone()));
+                kept.unwrap_or_default()
             }
         }
     };
     snapshot.endpoints.iter().map(look_up).collect()
 }
 
-/// The CPUs that this process may run on.
-fn allowed_cpus() -> Vec<usize> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("");
-    cpu_list(list)
+/// SIGTERM, SIGINT and SIGHUP.
+pub(crate) struct Signals {
+    stop: Arc<AtomicBool>,
+    reload: Arc<AtomicBool>,
 }
 
-/// Reads `0-3,8,10-11`.
-fn cpu_list(list: &str) -> Vec<usize> {
-    let range = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
-        let (from, to) = part.split_once('-').unwrap_or((part, part));
-        Some(from.trim().parse().ok()?..=to.trim().parse().ok()?)
-    };
-    list.trim().split(',').filter_map(range).flatten().collect()
+/// What somebody asked for.
+enum Asked {
+    Stop,
+    Reload,
+    Nothing,
 }
-
-/// One shard per CPU, but no more than the cgroup's quota pays for, rounded up.
-fn default_shards(cpus: usize) -> usize {
-    let quota = std::fs::read_to_string("/sys/fs/cgroup/cpu.max").ok().and_then(|text| quota(&text));
-    cpus.min(quota.unwrap_or(usize::MAX)).max(1)
-}
-
-/// Reads `150000 100000` (two CPUs, rounded up) or `max 100000` (no quota).
-fn quota(text: &str) -> Option<usize> {
-    let mut words = text.split_whitespace();
-    let (quota, period) = (words.next()?.parse::<usize>().ok()?, words.next()?.parse::<usize>().ok()?);
-    (period > 0).then(|| quota.div_ceil(period).max(1))
-}
-
-/// A client connection needs an fd, and so does each upstream one.
-fn raise_open_files(max_connections: usize) {
-    let (soft, hard) = match rlimit::Resource::NOFILE.get() {
-        Ok(limits) => limits,
-        Err(_) => return,
-    };
-    let wanted = (2 * max_connections as u64 + 1024).min(hard);
-    if soft < wanted {
-        let _ = rlimit::Resource::NOFILE.set(wanted, hard);
-    }
-}
-
-/// SIGTERM and SIGINT.
-struct Signals(Arc<std::sync::atomic::AtomicBool>);
 
 impl Signals {
-    fn install() -> Result<Signals, Failure> {
-        let asked = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+    pub(crate) fn install() -> Result<Signals, Failure> {
+        let (stop, reload) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let failed = |error: io::Error| Failure(format!("signals: {error}"));
+        for signal in [SIGTERM, SIGINT] {
             // A second one ends the process at once, for whoever has no patience.
-            signal_hook::flag::register_conditional_shutdown(signal, 130, asked.clone())
-                .and_then(|_| signal_hook::flag::register(signal, asked.clone()))
-                .map_err(|error| Failure(format!("signals: {error}")))?;
+            flag::register_conditional_shutdown(signal, 130, stop.clone()).map_err(failed)?;
+            flag::register(signal, stop.clone()).map_err(failed)?;
         }
-        Ok(Signals(asked))
+        Ok(Signals { stop, reload })
     }
 
-    /// Waits; `false` = `lost` came before any signal.
-    fn wait(&self, lost: impl Fn() -> bool) -> bool {
+    /// SIGHUP asks for a reload; without this it ends the process, as it does when a terminal goes away.
+    fn with_reload(self) -> Result<Signals, Failure> {
+        let failed = |error: io::Error| Failure(format!("signals: {error}"));
+        flag::register(SIGHUP, self.reload.clone()).map_err(failed)?;
+        Ok(self)
+    }
+
+    /// Whether the process was asked to stop.
+    pub(crate) fn asked(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
+    /// Waits for a signal, or until `lost` says that something is gone.
+    fn wait(&self, lost: impl Fn() -> bool) -> Asked {
         loop {
-            if self.0.load(std::sync::atomic::Ordering::Relaxed) {
-                return true;
+            if self.asked() {
+                return Asked::Stop;
+            }
+            if self.reload.swap(false, Relaxed) {
+                return Asked::Reload;
             }
             if lost() {
-                return false;
+                return Asked::Nothing;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cpu_lists_and_quotas() {
-        assert_eq!(cpu_list(" 0-3,8,10-11\n"), [0, 1, 2, 3, 8, 10, 11]);
-        assert_eq!(cpu_list("0"), [0]);
-        assert_eq!(cpu_list(""), Vec::<usize>::new());
-        assert_eq!(quota("150000 100000\n"), Some(2));
-        assert_eq!(quota("50000 100000"), Some(1));
-        assert_eq!(quota("max 100000"), None);
-    }
-
-    #[test]
-    fn a_taken_port_is_an_error_and_not_shared() {
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-        let error = bind(taken.local_addr().unwrap(), 2).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-        let (address, sockets) = bind("127.0.0.1:0".parse().unwrap(), 2).unwrap();
-        assert_eq!(sockets.len(), 2);
-        assert!(sockets.iter().all(|socket| socket.local_addr().ok() == address));
     }
 }

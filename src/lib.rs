@@ -22,13 +22,18 @@
 //! | 1 | `config` | files that people write |
 //! | 2 | `net` | ring, sockets, clock |
 //! | 2 | `ops` | people: admin port, metrics, log |
+//! | 2 | `host` | what this machine offers: CPUs, limits, sockets to listen on |
 //! | 3 | `boot`, `demo` | everything: they decide what exists |
 
 /// Rank 0. Decisions: no clock, fd, thread, atomic, async, unsafe or heap allocation per Call.
 pub mod logic {
     pub mod batch;
+    pub mod broadcast;
     pub mod call;
+    pub mod cidr;
     pub mod circuit;
+    pub mod doubt;
+    pub mod explain;
     pub mod failover;
     pub mod fault;
     pub mod methods;
@@ -36,10 +41,13 @@ pub mod logic {
     pub mod snapshot;
     pub mod units;
     pub mod verdict;
+    pub mod versions;
 }
 
 /// Rank 1. Bytes to values and back; no sockets.
 pub mod wire {
+    pub mod evm_tx;
+    pub mod hex;
     pub mod http1;
     pub mod http1_chunked;
     pub mod http1_request;
@@ -48,10 +56,14 @@ pub mod wire {
     pub mod http1_write;
     pub mod json;
     pub mod json_simd;
+    pub mod json_strings;
     pub mod json_text;
     pub mod jsonrpc;
     pub mod jsonrpc_check;
     pub mod jsonrpc_write;
+    pub mod params;
+    pub mod solana_tx;
+    pub mod tron_tx;
 }
 
 /// Rank 1. Memory that several shards see; the only room that defines atomics.
@@ -63,6 +75,7 @@ pub mod shared {
 
 /// Rank 1. The configuration file: what was typed, and what it means.
 pub mod config {
+    mod check;
     mod endpoint;
     pub mod fault;
     mod file;
@@ -82,6 +95,8 @@ pub mod net {
     pub mod buffers;
     pub mod client_http;
     pub mod exchange;
+    pub mod inbox;
+    pub mod look_up;
     pub mod pool;
     pub mod reply;
     pub mod ring;
@@ -97,8 +112,18 @@ pub mod ops {
 }
 
 pub mod boot;
+pub mod host;
 /// Rank 3. `ringway demo`: simulated nodes and a Gateway in one process.
 pub mod demo {
-    pub mod node;
+    mod answers;
+    mod chain;
+    mod fault;
+    mod fleet;
+    mod node;
+    mod node_http;
     pub mod run;
+    mod setting;
+    mod traffic;
+    mod watch;
+    mod welcome;
 }

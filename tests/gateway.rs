@@ -4,19 +4,23 @@
 
 mod gateway {
     mod batch;
+    mod callers;
     mod cases;
     mod circuit;
     mod client;
     mod envelope;
+    mod explain;
     mod faults;
     mod framing;
     mod harness;
+    mod honesty;
     mod http_edge;
     mod limits;
     mod matrix;
     mod matrix_causes;
     mod metrics;
     mod pool;
+    mod reload;
     mod secrets;
     mod upstream;
     mod upstream_framing;

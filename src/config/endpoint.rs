@@ -48,12 +48,15 @@ pub(super) struct Endpoints {
     /// Those without a fault: all of them, in the order of the file, if the file has none.
     pub(super) valid: Vec<Endpoint>,
     by_id: HashMap<String, EndpointIx>,
+    /// Some could not be read at all, which is reported: an id that is not here may be one of them.
+    pub(super) unsure: bool,
 }
 
 impl Endpoints {
     /// Reads all Endpoints.
     pub(super) fn read(top: &View<'_>, base: CircuitRule, faults: &mut Faults<'_>) -> Endpoints {
-        let mut endpoints = Endpoints::default();
+        let no_list = top.typed("endpoint") && top.length("endpoint").is_none();
+        let mut endpoints = Endpoints { unsure: no_list || top.misspelled("endpoint"), ..Endpoints::default() };
         let mut lines: HashMap<String, usize> = HashMap::new();
         for view in top.tables("endpoint") {
             let Ok(ix) = u16::try_from(endpoints.typed.len()) else {
@@ -197,4 +200,88 @@ fn headers(view: &View<'_>, url: Option<&Url>, faults: &mut Faults<'_>) -> Vec<(
 fn is_token(name: &str) -> bool {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::resolve::probe::{SOUND, faulty, read, sound, with};
+    use super::*;
+    use crate::logic::units::{MS, SECOND};
+
+    #[test]
+    fn defaults_are_those_of_the_reference() {
+        let endpoints = sound(&with("enabled = true", "")).endpoints;
+        let endpoint = &endpoints[0];
+        assert_eq!((&*endpoint.id, &*endpoint.chain, &*endpoint.network), ("geth-1", "ethereum", "mainnet"));
+        assert_eq!((endpoint.protocol, endpoint.enabled, endpoint.headers.len()), (Protocol::JsonRpc, true, 0));
+        assert_eq!((endpoint.connect_timeout_ns, endpoint.queue_timeout_ns), (2 * SECOND, SECOND));
+        assert_eq!((endpoint.max_connections, endpoint.idle_timeout_ns), (4_096, 20 * SECOND));
+        assert_eq!(endpoint.max_age_ns, 600 * SECOND);
+        assert_eq!(endpoints[2].url.path_and_query.reveal(), "/key?x=1");
+    }
+
+    #[test]
+    fn what_is_typed_counts_and_headers_keep_their_order() {
+        let typed = "headers = { Z = \"${KEY}\", Authorization = \"Bearer x\", A = \"\" }\nconnect_timeout = \"5ms\"\nmax_connections = 1";
+        let endpoints = sound(&with("enabled = true", typed)).endpoints;
+        let headers: Vec<_> = endpoints[0].headers.iter().map(|(name, value)| (&**name, value.reveal())).collect();
+        assert_eq!(headers, [("Z", "s3cret-of-env"), ("Authorization", "Bearer x"), ("A", "")]);
+        assert_eq!((endpoints[0].connect_timeout_ns, endpoints[0].max_connections), (5 * MS, 1));
+    }
+
+    #[test]
+    fn a_url_is_refused_where_it_stands() {
+        let cases = [
+            ("https://h/s3cret", "https is not built yet"),
+            ("h:8545", "no scheme"),
+            ("http://h:0", "from 1 to 65535"),
+        ];
+        for (url, says) in cases {
+            let text = with("url = \"http://10.0.0.1:8545\"", &format!("url = «\"{url}\""));
+            faulty(&text, "endpoint[geth-1].url", &[says]);
+        }
+    }
+
+    #[test]
+    fn headers_that_ringway_writes_or_http_forbids_are_refused() {
+        for name in ["Host", "content-length", "Transfer-Encoding", "CONNECTION", "Content-Type", "Accept-Encoding"] {
+            let text = with("enabled = true", &format!("headers = {{ «{name} = \"s3cret\" }}"));
+            faulty(
+                &text,
+                &format!("endpoint[geth-1].headers.{name}"),
+                &["Ringway writes this header itself; remove it"],
+            );
+        }
+        let text = with("enabled = true", "headers = { «\"X Y\" = \"s3cret\" }");
+        faulty(&text, "endpoint[geth-1].headers", &["must be of letters, digits"]);
+        let text = with("enabled = true", "headers = { X-A = \"a\", «x-a = \"b\" }");
+        faulty(&text, "endpoint[geth-1].headers.x-a", &["written twice"]);
+        let text = with("enabled = true", "headers = { X = «\"s3cret\\r\\n\" }");
+        faulty(&text, "endpoint[geth-1].headers.X", &["control character", "line end"]);
+        let text = with("enabled = true", "headers = { X = «1 }");
+        faulty(&text, "endpoint[geth-1].headers.X", &["text in quotes"]);
+        faulty(&with("enabled = true", "headers = «\"X: 1\""), "endpoint[geth-1].headers", &["{ Name = \"value\" }"]);
+        let text =
+            with("url = \"http://10.0.0.1:8545\"", "url = \"http://u:p@h\"\nheaders = { «Authorization = \"x\" }");
+        faulty(&text, "endpoint[geth-1].headers.Authorization", &["keep one of the two"]);
+    }
+
+    #[test]
+    fn ids_are_unique_and_readable() {
+        let text = with("id = \"geth-2\"", "id = «\"geth-1\"")
+            .replace(", \"geth-2\"]", "]")
+            .replace(", { endpoint = \"geth-2\", weight = 1 }", "");
+        faulty(&text, "endpoint[geth-1].id", &["the Endpoint in line 6 has the id `geth-1` too", "give each its own"]);
+        let text =
+            with("id = \"erigon\"", "id = «\"eri gon\"").replace("endpoint = \"erigon\"", "endpoint = \"geth-1\"");
+        faulty(&text, "endpoint[2].id", &["1 to 64 letters, digits"]);
+    }
+
+    #[test]
+    fn an_endpoint_that_is_faulty_itself_is_no_unknown_one() {
+        let found = read(&with("url = \"http://10.0.0.1:8545\"\n", "")).faults;
+        assert_eq!(found.len(), 1, "{found:#?}");
+        let found = read(&SOUND.replacen("network = \"mainnet\"\n", "", 1)).faults;
+        assert_eq!(found.len(), 1, "{found:#?}");
+    }
 }

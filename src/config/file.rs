@@ -1,12 +1,12 @@
-//! What was typed: the file as a tree with positions, each key checked against the table of keys.
+//! What was typed: the file as a tree with positions.
 //!
-//! [`View::check`] reports everything that can be said about one key by itself; after that the getters give the
-//! typed value where it is right and the default where it is absent or wrong, so that reading goes on and all
-//! faults come at once.
+//! `check` reports everything that can be said about one key by itself; after that the getters here give the typed
+//! value where it is right and the default where it is absent or wrong, so that reading goes on and all faults come
+//! at once.
 
-use super::fault::{Faults, nearest, quoted};
-use super::schema::{Built, Key, Kind, Lit};
-use super::value::{Env, Plain, Text, expand, is_name, read, stated, wants};
+use super::fault::Faults;
+use super::schema::{Key, Kind};
+use super::value::{Env, Plain, Text, expand, is_name, read, stated};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -17,9 +17,9 @@ pub(super) struct View<'t> {
     pub(super) path: String,
     /// Byte offset where it begins.
     pub(super) at: usize,
-    table: Option<&'t DeTable<'t>>,
-    keys: &'static [Key],
-    env: Env<'t>,
+    pub(super) table: Option<&'t DeTable<'t>>,
+    pub(super) keys: &'static [Key],
+    pub(super) env: Env<'t>,
 }
 
 /// One typed target of a Route.
@@ -50,22 +50,6 @@ impl<'t> View<'t> {
     /// The top of the file.
     pub(super) fn top(table: &'t DeTable<'t>, keys: &'static [Key], env: Env<'t>) -> View<'t> {
         View { path: String::new(), at: 0, table: Some(table), keys, env }
-    }
-
-    /// Reports all that is wrong with the keys of this table and of the tables in it.
-    pub(super) fn check(&self, faults: &mut Faults<'_>) {
-        for (key, value) in self.table.into_iter().flatten() {
-            match self.keys.iter().find(|known| known.name == key.get_ref().as_ref()) {
-                Some(known) => self.check_value(known, key.span().start, value, faults),
-                None => self.unknown(key, faults),
-            }
-        }
-        for key in self.keys {
-            if let (Lit::Required(example), None) = (key.default, self.value(key.name)) {
-                let text = format!("is missing; write it, like {} = {example}", key.name);
-                faults.missing(self.at, self.path_of(key.name), text);
-            }
-        }
     }
 
     /// Path of a key in this table.
@@ -225,7 +209,7 @@ impl<'t> View<'t> {
         self.keys.iter().find(|key| key.name == name)
     }
 
-    fn value(&self, name: &str) -> Option<&'t Spanned<DeValue<'t>>> {
+    pub(super) fn value(&self, name: &str) -> Option<&'t Spanned<DeValue<'t>>> {
         self.table?.get(name)
     }
 
@@ -233,137 +217,5 @@ impl<'t> View<'t> {
         let key = self.key(name)?;
         let typed = self.value(name).and_then(|value| read(key.kind, value, self.env).ok());
         typed.or_else(|| stated(key.kind, key.default))
-    }
-
-    fn unknown(&self, key: &Spanned<std::borrow::Cow<'_, str>>, faults: &mut Faults<'_>) {
-        let typed = key.get_ref().as_ref();
-        let path = if self.path.is_empty() { "toml" } else { self.path.as_str() };
-        let (path, shown) = match quoted(typed) {
-            Some(shown) => (self.path_of(typed), shown),
-            None => (path.to_owned(), "here".to_owned()),
-        };
-        let text = match nearest(typed, self.keys.iter().map(|key| key.name)) {
-            Some(near) => format!("unknown key {shown}; did you mean `{near}`?"),
-            None => {
-                let known: Vec<&str> = self.keys.iter().map(|key| key.name).collect();
-                format!("unknown key {shown}; known here: {}", known.join(", "))
-            }
-        };
-        faults.fault(key.span().start, path, text);
-    }
-
-    fn check_value(&self, key: &'static Key, key_at: usize, value: &'t Spanned<DeValue<'t>>, faults: &mut Faults<'_>) {
-        let (at, path) = (value.span().start, self.path_of(key.name));
-        let plain = match (key.kind, value.get_ref()) {
-            (Kind::Table(_), DeValue::Table(_)) => {
-                self.table(key.name).check(faults);
-                Plain::Unused
-            }
-            (Kind::Table(_), DeValue::Array(_)) => {
-                return faults.fault(at, path, format!("must be one table; write [{}] once", self.path_of(key.name)));
-            }
-            (Kind::Tables(_), DeValue::Array(items)) => {
-                self.check_tables(key, items, faults);
-                Plain::Unused
-            }
-            (Kind::Tables(_), DeValue::Table(_)) => {
-                let text = format!("there may be several; write it in double brackets: [[{}]]", key.name);
-                return faults.fault(at, path, text);
-            }
-            (Kind::Targets(keys), DeValue::Array(items)) => {
-                self.check_targets(&path, keys, items, faults);
-                Plain::Unused
-            }
-            (Kind::Fields, DeValue::Table(table)) => {
-                self.check_fields(&path, table, faults);
-                Plain::Unused
-            }
-            _ => match read(key.kind, value, self.env) {
-                Ok(plain) => plain,
-                Err(wrong) => return faults.fault(wrong.at, path, wrong.text),
-            },
-        };
-        if let Built::Later(harmless) = key.built {
-            self.check_later(key, harmless, &plain, value.get_ref(), (key_at, path), faults);
-        }
-    }
-
-    fn check_later(
-        &self,
-        key: &Key,
-        harmless: Lit,
-        plain: &Plain,
-        value: &DeValue<'_>,
-        (at, path): (usize, String),
-        faults: &mut Faults<'_>,
-    ) {
-        let empty = match value {
-            DeValue::Table(table) => table.is_empty(),
-            DeValue::Array(items) => items.is_empty(),
-            _ => false,
-        };
-        match stated(key.kind, harmless) {
-            _ if empty => {}
-            Some(nothing) if nothing == *plain => {}
-            Some(_) => {
-                let text = format!("not built yet; remove it, or write {} = {}", key.name, shown(harmless));
-                faults.fault(at, path, text);
-            }
-            None => faults.fault(at, path, "not built yet; remove it"),
-        }
-    }
-
-    fn check_tables(&self, key: &'static Key, items: &[Spanned<DeValue<'t>>], faults: &mut Faults<'_>) {
-        for item in items.iter().filter(|item| !matches!(item.get_ref(), DeValue::Table(_))) {
-            faults.fault(item.span().start, self.path_of(key.name), wants(key.kind));
-        }
-        for view in self.tables(key.name) {
-            view.check(faults);
-        }
-    }
-
-    fn check_targets(
-        &self,
-        path: &str,
-        keys: &'static [Key],
-        items: &'t [Spanned<DeValue<'t>>],
-        faults: &mut Faults<'_>,
-    ) {
-        for (position, item) in items.iter().enumerate() {
-            let (at, path) = (item.span().start, format!("{path}[{position}]"));
-            match item.get_ref() {
-                DeValue::Table(table) => {
-                    View { path, at, table: Some(table), keys, env: self.env }.check(faults);
-                }
-                DeValue::String(_) => {
-                    if let Err(wrong) = read(Kind::Name, item, self.env) {
-                        faults.fault(wrong.at, path, wrong.text);
-                    }
-                }
-                _ => faults.fault(at, path, wants(Kind::Targets(keys))),
-            }
-        }
-    }
-
-    fn check_fields(&self, path: &str, table: &DeTable<'_>, faults: &mut Faults<'_>) {
-        for (key, value) in table {
-            let path = quoted(key.get_ref()).map_or(path.to_owned(), |_| format!("{path}.{}", key.get_ref()));
-            if let Err(wrong) = read(Kind::Text, value, self.env) {
-                faults.fault(wrong.at, path, wrong.text);
-            }
-        }
-    }
-}
-
-/// A stated value as it would be typed.
-pub(super) fn shown(lit: Lit) -> String {
-    match lit {
-        Lit::Absent => String::new(),
-        Lit::Required(example) => example.to_owned(),
-        Lit::Flag(flag) => flag.to_string(),
-        Lit::Count(number) => number.to_string(),
-        Lit::Ratio(number) => number.to_owned(),
-        Lit::Text(text) => format!("\"{text}\""),
-        Lit::Texts(list) => format!("{list:?}"),
     }
 }

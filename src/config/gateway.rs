@@ -45,7 +45,7 @@ pub(super) fn gateways(top: &View<'_>, context: &Context<'_>, faults: &mut Fault
         gateways.push(gateway(&view, &place, &families, context, faults));
         places.push(place);
     }
-    if gateways.is_empty() && !top.typed("gateway") {
+    if gateways.is_empty() && !top.typed("gateway") && !top.misspelled("gateway") {
         faults.missing(0, "gateway", "there is none, so every request gets 404; write a [[gateway]]");
     }
     shared_places(&places, faults);
@@ -117,7 +117,8 @@ fn routes(
     }
     if default.is_none() {
         // A Route whose `methods` are wrong may be the one that is missed.
-        let unsure = view.tables("route").iter().any(|of| of.wrong("methods")) || view.wrong("route");
+        let no_list = view.typed("route") && view.length("route").is_none();
+        let unsure = no_list || view.misspelled("route") || view.tables("route").iter().any(|of| of.wrong("methods"));
         if !unsure {
             let text = "has no default Route; write one [[gateway.route]] without `methods`, for all that no other Route names";
             faults.missing(view.at, view.path_of("route"), text);
@@ -242,5 +243,136 @@ fn key_segments(places: &[Place], faults: &mut Faults<'_>) {
             );
             faults.fault(place.at, place.path_key.clone(), text);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::resolve::probe::{SOUND, faulty, read, sound, with};
+    use super::*;
+
+    const PATH: &str = "path = \"/eth\"";
+
+    fn second(id: &str, rest: &str) -> String {
+        format!(
+            "{SOUND}\n[[gateway]]\nid = \"{id}\"\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n{rest}\n\
+             [[gateway.route]]\nid = \"default\"\ntargets = [\"geth-1\"]\n"
+        )
+    }
+
+    #[test]
+    fn a_gateway_is_read() {
+        let snapshot = sound(&with(PATH, "path = \"/eth\"\nhosts = [\"RPC.example.com\", \"[::1]\"]"));
+        let gateway = &snapshot.gateways[0];
+        assert_eq!((&*gateway.id, &*gateway.path, gateway.family), ("eth", "/eth", Family::Evm));
+        assert_eq!((&*gateway.chain, &*gateway.network, gateway.protocol), ("ethereum", "mainnet", Protocol::JsonRpc));
+        assert_eq!(gateway.hosts.iter().map(|host| &**host).collect::<Vec<_>>(), ["rpc.example.com", "[::1]"]);
+        assert_eq!((gateway.default_route, gateway.routes.len()), (RouteIx(0), 2));
+        sound(&with(PATH, "path = \"/\""));
+    }
+
+    #[test]
+    fn the_default_route_may_stand_anywhere() {
+        let text = SOUND.replace("id = \"default\"", "id = \"default\"\nmethods = [\"eth_call\"]");
+        let text = text.replace("methods = [\"debug_traceTransaction\", \"acme_getThing\"]", "methods = []");
+        assert_eq!(sound(&text).gateways[0].default_route, RouteIx(1));
+    }
+
+    #[test]
+    fn exactly_one_route_is_the_default() {
+        let heavy = "methods = [\"debug_traceTransaction\", \"acme_getThing\"]\n";
+        let text = with(heavy, "").replace("[[gateway.route]]\nid = \"heavy\"", "«[[gateway.route]]\nid = \"heavy\"");
+        let says = ["second default Route beside the one in line 30", "give one of them `methods`"];
+        faulty(&text, "gateway[eth].route[heavy]", &says);
+        let text = with("id = \"default\"", "id = \"default\"\nmethods = [\"eth_call\"]")
+            .replace("[[gateway]]", "«[[gateway]]");
+        let says = ["has no default Route", "[[gateway.route]] without `methods`"];
+        faulty(&text, "gateway[eth].route", &says);
+        let none = &SOUND[..SOUND.find("[[gateway.route]]").expect("a Route")];
+        faulty(&none.replace("[[gateway]]", "«[[gateway]]"), "gateway[eth].route", &says);
+        let no_list = none.replace("path = \"/eth\"", "path = \"/eth\"\nroute = «3");
+        faulty(&no_list, "gateway[eth].route", &["[[gateway.route]]"]);
+        let unsure = with("id = \"default\"", "id = \"default\"\nmethods = «7");
+        faulty(&unsure, "gateway[eth].route[default].methods", &["must be a list"]);
+    }
+
+    #[test]
+    fn paths_are_plain() {
+        for (path, says) in [
+            ("eth", "start with `/`"),
+            ("", "start with `/`"),
+            ("/eth/", "not end with `/`"),
+            ("//", "empty segments"),
+            ("/a//b", "empty segments"),
+            ("/a/../b", "`..`"),
+            ("/a?b", "`?`"),
+            ("/a#b", "`#`"),
+            ("/%41", "`%`"),
+            ("/a b", "visible ASCII"),
+            ("/é", "visible ASCII"),
+            ("/a\\u0007", "visible ASCII"),
+            ("/healthz", "health check"),
+        ] {
+            faulty(&with(PATH, &format!("path = «\"{path}\"")), "gateway[eth].path", &[says]);
+        }
+    }
+
+    #[test]
+    fn hosts_are_plain_and_once() {
+        for bad in ["", "http://h", "h:8545", "h/x", "::1", "[::1]:80", "a b"] {
+            let text = with(PATH, &format!("path = \"/eth\"\nhosts = [«\"{bad}\"]"));
+            faulty(&text, "gateway[eth].hosts[0]", &["without scheme, port and path"]);
+        }
+        let text = with(PATH, "path = \"/eth\"\nhosts = [\"h\", «\"H\"]");
+        faulty(&text, "gateway[eth].hosts[1]", &["listed twice"]);
+    }
+
+    #[test]
+    fn two_gateways_are_not_at_one_path_and_host() {
+        let says = ["Gateway `eth` has this path too", "different paths or `hosts`"];
+        faulty(&second("two", "path = «\"/eth\""), "gateway[two].path", &says);
+        let text = second("two", "path = «\"/eth\"\nhosts = [\"a\", \"b\"]").replacen(
+            PATH,
+            "path = \"/eth\"\nhosts = [\"B\"]",
+            1,
+        );
+        faulty(&text, "gateway[two].path", &["for the host b too"]);
+        sound(&second("two", "path = \"/eth\"\nhosts = [\"a\"]"));
+        sound(&second("two", "path = \"/eth2\""));
+    }
+
+    #[test]
+    fn a_path_below_a_gateway_with_keys_could_be_a_key() {
+        let text = second("below", "path = \"/eth/two\"").replacen(PATH, "path = \"/eth\"\nauth = \"required\"", 1);
+        let found = read(&text).faults;
+        let texts: Vec<_> = found.iter().map(|fault| (fault.path.as_str(), fault.text.as_str())).collect();
+        assert_eq!(texts.len(), 2, "{texts:#?}");
+        assert!(texts[0].1.contains("not built yet"));
+        assert_eq!(texts[1].0, "gateway[below].path");
+        assert!(texts[1].1.contains("path of Gateway `eth` plus one segment, where its keys stand"));
+        let root = second("root", "path = \"/\"\nauth = \"optional\"");
+        assert!(read(&root).faults.iter().any(|fault| fault.path == "gateway[eth].path"));
+        sound(&second("below", "path = \"/eth/two\""));
+    }
+
+    #[test]
+    fn ids_are_unique() {
+        let text = second("eth", "path = \"/two\"")
+            .replace("[[gateway]]\nid = \"eth\"\nchain", "[[gateway]]\nid = «\"eth\"\nchain");
+        faulty(&text, "gateway[eth].id", &["the Gateway in line 25 has the id `eth` too"]);
+        let text = with("id = \"heavy\"", "id = «\"default\"");
+        faulty(&text, "gateway[eth].route[default].id", &["the Route in line 31 has the id `default` too"]);
+    }
+
+    #[test]
+    fn the_family_is_by_name_unless_a_network_says_otherwise() {
+        let tron = SOUND.replace("\"ethereum\"", "\"tron\"");
+        assert_eq!(sound(&tron).gateways[0].family, Family::Tron);
+        let network = "[[network]]\nchain = \"tron\"\nnetwork = \"mainnet\"\nfamily = \"evm\"\n";
+        assert_eq!(sound(&format!("{tron}{network}")).gateways[0].family, Family::Evm);
+        let other = network.replace("mainnet", "nile");
+        assert_eq!(sound(&format!("{tron}{other}")).gateways[0].family, Family::Tron);
+        let twice = format!("{tron}{network}«{network}");
+        faulty(&twice, "network[1]", &["same chain and network; merge the two"]);
     }
 }

@@ -152,3 +152,116 @@ fn namespaces(view: &View<'_>, faults: &mut Faults<'_>) -> Vec<Box<str>> {
 fn is_method(name: &str) -> bool {
     (1..=METHOD_BYTES_MAX).contains(&name.len()) && !name.chars().any(|c| c.is_control() || c.is_whitespace())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::resolve::probe::{SOUND, faulty, sound, warned, with};
+    use super::*;
+    use crate::logic::methods::Family;
+    use crate::logic::routing::plan;
+
+    const PATH: &str = "path = \"/eth\"";
+    const HEAVY: &str = "methods = [\"debug_traceTransaction\", \"acme_getThing\"]";
+    const METHODS: &str = "gateway[eth].route[heavy].methods";
+
+    /// Which Route a method takes in this file.
+    fn taken(text: &str, method: &str) -> Result<u16, Unavailable> {
+        let snapshot = sound(text);
+        let gateway = &snapshot.gateways[0];
+        match plan(gateway, snapshot.methods.table(gateway.family), method).1 {
+            Ok(plan) => Ok(plan.route.0),
+            Err(crate::logic::fault::Fault::Method(why)) => Err(why),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_row_of_the_table_has_its_admittance_and_other_is_by_name() {
+        let snapshot = sound(SOUND);
+        let (gateway, table) = (&snapshot.gateways[0], snapshot.methods.table(Family::Evm));
+        assert_eq!(gateway.listed.len(), table.rows().len() + 1);
+        assert_eq!(gateway.admittance(table.other()), Admittance::ByName);
+        assert_eq!(gateway.unlisted_routes.len(), 1);
+    }
+
+    #[test]
+    fn listed_and_unlisted_methods_take_their_route() {
+        for (method, route) in
+            [("eth_call", 0), ("debug_traceTransaction", 1), ("acme_getThing", 1), ("acme_getthing", 0)]
+        {
+            assert_eq!(taken(SOUND, method), Ok(route), "{method}");
+        }
+    }
+
+    #[test]
+    fn lists_close_methods() {
+        let text = with(
+            PATH,
+            &format!(
+                "{PATH}\nallowed_methods = [\"eth_*\", \"debug_traceTransaction\", \"acme_getThing\", \"anvil_*\"]\nblocked_methods = [\"eth_sign\"]"
+            ),
+        );
+        assert_eq!(taken(&text, "eth_call"), Ok(0));
+        assert_eq!(taken(&text, "eth_sign"), Err(Unavailable::Blocked));
+        assert_eq!(taken(&text, "net_version"), Err(Unavailable::NotAllowed));
+        assert_eq!(taken(&text, "anvil_mine"), Err(Unavailable::NotExposed));
+        let text = text.replace("blocked_methods", "expose = [\"anvil\"]\nblocked_methods");
+        assert_eq!(taken(&text, "anvil_mine"), Ok(0));
+    }
+
+    #[test]
+    fn a_method_takes_one_route() {
+        let text = with(HEAVY, "methods = [\"eth_getLogs\", «\"eth_getLogs\"]");
+        faulty(&text, &format!("{METHODS}[1]"), &["`eth_getLogs` is listed twice"]);
+        let third = "[[gateway.route]]\nid = \"third\"\nmethods = [«\"acme_getThing\"]\ntargets = [\"geth-1\"]\n";
+        let says = ["`acme_getThing` is in gateway[eth].route[heavy] already", "remove one"];
+        faulty(&format!("{SOUND}\n{third}"), "gateway[eth].route[third].methods[0]", &says);
+    }
+
+    #[test]
+    fn a_route_names_methods_exactly() {
+        faulty(&with(HEAVY, "methods = [«\"debug_*\"]"), &format!("{METHODS}[0]"), &["takes no patterns"]);
+        for bad in ["", "a b", "a\\n", &"x".repeat(129)] {
+            let text = with(HEAVY, &format!("methods = [«\"{bad}\"]"));
+            faulty(&text, &format!("{METHODS}[0]"), &["exact name of a method"]);
+        }
+    }
+
+    #[test]
+    fn patterns_are_names_or_namespaces() {
+        for key in ["allowed_methods", "blocked_methods"] {
+            for bad in ["", "*", "_*", "eth*", "eth_get*", "*_call", "eth_*x"] {
+                let text =
+                    with(PATH, &format!("{PATH}\n{key} = [\"eth_*\", \"debug_*\", \"acme_getThing\", «\"{bad}\"]"));
+                let text =
+                    if key == "blocked_methods" { text.replace("\"debug_*\", \"acme_getThing\", ", "") } else { text };
+                let position = if key == "blocked_methods" { 1 } else { 3 };
+                faulty(&text, &format!("gateway[eth].{key}[{position}]"), &["\"eth_call\" or \"debug_*\""]);
+            }
+        }
+    }
+
+    #[test]
+    fn only_closed_namespaces_are_exposed() {
+        let text = |open: &str| with(PATH, &format!("{PATH}\nexpose = [«\"{open}\"]"));
+        faulty(&text("admim"), "gateway[eth].expose[0]", &["did you mean \"admin\"?"]);
+        faulty(&text("debug_*"), "gateway[eth].expose[0]", &["did you mean \"debug\"?"]);
+        faulty(&text("eth"), "gateway[eth].expose[0]", &["these are: admin, engine,", "open already"]);
+        assert_eq!(taken(&text("debug").replace('«', ""), "debug_setHead"), Ok(0));
+    }
+
+    #[test]
+    fn names_that_never_come_are_warned_of() {
+        let methods = |name: &str| format!("methods = [\"acme_getThing\", «\"{name}\"]");
+        let path = format!("{METHODS}[1]");
+        warned(&with(HEAVY, &methods("eth_getlogs")), &path, &["did you mean `eth_getLogs`?", "case-sensitive"]);
+        warned(&with(HEAVY, &methods("eth_getLog")), &path, &["did you mean `eth_getLogs`?"]);
+        warned(&with(HEAVY, &methods("admin_peers")), &path, &["never comes here", "`expose`"]);
+        let blocked =
+            with(HEAVY, &methods("eth_call")).replace(PATH, &format!("{PATH}\nblocked_methods = [\"eth_call\"]"));
+        warned(&blocked, &path, &["blocked_methods"]);
+        let allowed =
+            with(HEAVY, &methods("net_version")).replace(PATH, &format!("{PATH}\nallowed_methods = [\"acme_*\"]"));
+        warned(&allowed, &path, &["not in allowed_methods"]);
+    }
+}

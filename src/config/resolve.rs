@@ -10,7 +10,7 @@ use crate::logic::methods::Methods;
 use crate::logic::snapshot::Snapshot;
 
 /// Largest configuration file.
-pub const FILE_BYTES_MAX: usize = 8 << 20;
+pub const FILE_BYTES_MAX: usize = 4 << 20;
 
 /// The outcome of reading a configuration.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub fn resolve(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Resolved {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut faults = Faults::new(text);
     if text.len() > FILE_BYTES_MAX {
-        faults.syntax(0, "the file is larger than 8 MiB; make it smaller".to_owned());
+        faults.syntax(0, "the file is larger than 4 MiB; make it smaller".to_owned());
         return Resolved { snapshot: None, faults: faults.sorted() };
     }
     let tree = parse(text, &mut faults);
@@ -42,20 +42,313 @@ pub fn resolve(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Resolved {
     Resolved { snapshot, faults: faults.sorted() }
 }
 
+/// How the tests of this room look at a file: `«` marks where the fault is to be seen.
+#[cfg(test)]
+pub(super) mod probe {
+    use super::{Resolved, resolve};
+    use crate::config::fault::Severity;
+    use crate::logic::snapshot::Snapshot;
+
+    /// A file without faults, to be changed by a test.
+    pub const SOUND: &str = include_str!("probe.toml");
+
+    /// Reads a file in an environment that has only `KEY`.
+    pub fn read(text: &str) -> Resolved {
+        resolve(text, &|name| (name == "KEY").then(|| "s3cret-of-env".to_owned()))
+    }
+
+    /// [`SOUND`] with one change.
+    #[track_caller]
+    pub fn with(from: &str, to: &str) -> String {
+        assert_eq!(SOUND.matches(from).count(), 1, "{from:?} must be in probe.toml once");
+        SOUND.replace(from, to)
+    }
+
+    /// The Snapshot of a file that has no fault.
+    #[track_caller]
+    pub fn sound(text: &str) -> Snapshot {
+        let resolved = read(text);
+        resolved.snapshot.unwrap_or_else(|| panic!("{:#?}", resolved.faults))
+    }
+
+    /// Asserts that the only fault is at the mark, for this key, with these words.
+    #[track_caller]
+    pub fn faulty(marked: &str, path: &str, says: &[&str]) {
+        only(marked, path, says, Severity::Fault);
+    }
+
+    /// Asserts that the only finding is a warning at the mark, for this key, with these words.
+    #[track_caller]
+    pub fn warned(marked: &str, path: &str, says: &[&str]) {
+        only(marked, path, says, Severity::Warning);
+    }
+
+    #[track_caller]
+    fn only(marked: &str, path: &str, says: &[&str], severity: Severity) {
+        let (before, after) = marked.split_once('«').expect("a mark");
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
+        let resolved = read(&format!("{before}{after}"));
+        let [found] = resolved.faults.as_slice() else { panic!("not exactly one: {:#?}", resolved.faults) };
+        assert_eq!((found.line, found.column, found.path.as_str()), (line, column, path), "{found:?}");
+        assert_eq!(found.severity, severity, "{found:?}");
+        assert_eq!(resolved.snapshot.is_none(), severity == Severity::Fault);
+        for word in says {
+            assert!(found.text.contains(word), "{:?} does not say {word:?}", found.text);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::summary::summary;
+    use super::probe::{SOUND, faulty, read, sound, with};
     use super::*;
+    use crate::config::fault::Severity;
+    use crate::logic::snapshot::Strategy;
+    use proptest::prelude::{Strategy as Generate, *};
 
-    fn env(_: &str) -> Option<String> {
-        None
+    const URL: &str = r#"url = "http://10.0.0.1:8545""#;
+
+    #[test]
+    fn a_sound_file_makes_a_whole_snapshot() {
+        whole(&sound(SOUND));
     }
 
     #[test]
     fn the_minimal_example_is_taken_without_a_word() {
-        let resolved = resolve(include_str!("../../config/minimal.toml"), &env);
+        let resolved = read(include_str!("../../config/minimal.toml"));
         assert_eq!(resolved.faults, []);
         let snapshot = resolved.snapshot.expect("no fault");
-        assert!(summary(&snapshot).contains("default  all other  priority  3 x 10s   node-1, node-2"));
+        assert_eq!((snapshot.endpoints.len(), snapshot.gateways.len()), (2, 1));
+    }
+
+    #[test]
+    fn a_file_without_a_gateway_is_no_configuration() {
+        faulty("«", "gateway", &["there is none", "[[gateway]]"]);
+        faulty("«# nothing\n[server]\n", "gateway", &["there is none"]);
+    }
+
+    #[test]
+    fn all_faults_of_a_file_come_at_once_and_in_order() {
+        let text = r#"[server]
+lisen = []
+max_batch = 0
+admin = "0.0.0.0:1"
+[[endpoint]]
+id = "a"
+url = "ftp://x"
+[[gateway]]
+id = "g"
+path = "g"
+chain = "c"
+network = "n"
+[[gateway.route]]
+id = "r"
+targets = ["b"]
+max_attempts = 11
+"#;
+        let found: Vec<_> = read(text).faults.into_iter().map(|fault| (fault.line, fault.path)).collect();
+        let expected = [
+            (2, "server.lisen"),
+            (3, "server.max_batch"),
+            (4, "server.admin"),
+            (5, "endpoint[a].chain"),
+            (5, "endpoint[a].network"),
+            (7, "endpoint[a].url"),
+            (10, "gateway[g].path"),
+            (15, "gateway[g].route[r].targets[0]"),
+            (16, "gateway[g].route[r].max_attempts"),
+        ];
+        assert_eq!(found, expected.map(|(line, path)| (line, path.to_owned())));
+    }
+
+    #[test]
+    fn faults_of_syntax_come_with_the_others_and_make_no_false_ones() {
+        let text = with(URL, "url = http://s3cret").replace("shards = 2", "shards = -1");
+        let found = read(&text).faults;
+        let seen: Vec<_> = found.iter().map(|fault| fault.path.as_str()).collect();
+        assert_eq!(seen, ["server.shards", "toml"], "{found:#?}");
+        assert!(found[1].text.contains("must be quoted"));
+        faulty("[server]\nshards = 1\n«shards = 2\n", "toml", &["written above already"]);
+        faulty("[server«\nshards = 1\n", "toml", &["expected `]`"]);
+        faulty("[server]\nadmin_token = \"s3cret«\n", "toml", &["expected `\"`"]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_and_windows_line_ends_change_nothing() {
+        sound(&format!("\u{feff}{}", SOUND.replace('\n', "\r\n")));
+        faulty(&with("shards = 2", "shards = «-1").replace('\n', "\r\n"), "server.shards", &["from 0 to 1024"]);
+    }
+
+    #[test]
+    fn secrets_are_in_no_fault_and_no_debug() {
+        let everywhere = [
+            with(URL, r#"url = "http://u:s3cret@h:s3cret/s3cret?s3cret#s3cret""#),
+            with(URL, r#"url = "s3cret://\ns3cret""#),
+            with(URL, r#"url = ["s3cret"]"#),
+            with(URL, r#"url = "${KEY}""#),
+            with(
+                "enabled = true",
+                r#"headers = { "s3cret é" = "x", Host = "s3cret", Y = "s3cret\n", Z = ["s3cret"] }"#,
+            ),
+            with("shards = 2", r#"admin_token = "s3cret ""#),
+            with("shards = 2", "admin = \"${KEY}\"\nlisten = [\"${KEY}\"]\ndriver = \"${KEY}\""),
+            with("shards = 2", "header_timeout = \"${KEY}\"\nmax_request_bytes = \"${KEY}\"\n\"s3cret \" = 1"),
+            with(r#"path = "/eth""#, "path = \"${KEY}\"\nhosts = [\"s3cret/${KEY}\"]\nexpose = [\"${KEY}\"]"),
+            with(r#"id = "geth-1""#, r#"id = "s3cret ${KEY}""#),
+            with(URL, r#"url = s3cret "s3cret"#),
+            with(URL, r#"url = "s3cret"#),
+        ];
+        for text in everywhere {
+            let resolved = read(&text);
+            assert!(resolved.snapshot.is_none(), "{text}");
+            assert!(!format!("{:?}", resolved.faults).contains("s3cret"), "{:#?}", resolved.faults);
+        }
+        let url = "url = \"http://s3cret:s3cret@10.0.0.1:8545/s3cret\"\nheaders = { X = \"s3cret\" }";
+        let snapshot = sound(&with(URL, url).replace("shards = 2", "admin_token = \"s3cret\""));
+        let seen =
+            format!("{:?} {:?} {}", snapshot.server, snapshot.endpoints, super::super::summary::summary(&snapshot));
+        assert!(!seen.contains("s3cret"), "{seen}");
+    }
+
+    #[test]
+    fn variables_are_replaced_in_every_text() {
+        let text = with(r#"path = "/eth""#, r#"path = "/${KEY}""#).replace("\"geth-1\"", "\"${KEY}\"");
+        let snapshot = sound(&text);
+        assert_eq!(&*snapshot.gateways[0].path, "/s3cret-of-env");
+        assert_eq!(&*snapshot.endpoints[0].id, "s3cret-of-env");
+        let missing = ["NO_KEY is not set", "set it where ringway is started"];
+        faulty(&with(r#"path = "/eth""#, r#"path = «"/${NO_KEY}""#), "gateway[eth].path", &missing);
+        let headers = with("enabled = true", r#"headers = { X-Key = «"${NO_KEY}" }"#);
+        faulty(&headers, "endpoint[geth-1].headers.X-Key", &missing);
+        faulty(&with("shards = 2", r#"listen = [«"${NO_KEY}"]"#), "server.listen[0]", &missing);
+        let targets = with(r#"targets = ["geth-1", "geth-2"]"#, r#"targets = ["geth-1", «"${NO_KEY}"]"#);
+        faulty(&targets, "gateway[eth].route[default].targets[1]", &missing);
+    }
+
+    #[test]
+    fn a_file_too_large_is_refused_before_it_is_read() {
+        let resolved = read(&"#".repeat(FILE_BYTES_MAX + 1));
+        assert!(resolved.snapshot.is_none() && resolved.faults[0].text.contains("4 MiB"));
+    }
+
+    #[test]
+    fn no_depth_overflows_the_stack() {
+        let keys = vec!["a"; 79].join(".");
+        for text in [
+            format!("a = {}", "[".repeat(100_000)),
+            format!("a = {}", "{a=".repeat(100_000)),
+            format!("{} = 1", vec!["a"; 100_000].join(".")),
+            format!("[{}]", vec!["a"; 100_000].join(".")),
+            format!("[{keys}]\n{keys} = {}1{}", format!("{{{keys}=").repeat(79), "}".repeat(79)),
+            format!("[[{keys}]]\n{keys} = {}1{}", format!("[{{{keys}=").repeat(39), "}]".repeat(39)),
+        ] {
+            assert!(read(&text).faults.iter().any(|fault| fault.severity == Severity::Fault));
+        }
+    }
+
+    const PIECES: &[&str] = &[
+        "[server]\n",
+        "[[endpoint]]\n",
+        "[[gateway]]\n",
+        "[[gateway.route]]\n",
+        "[endpoint]\n",
+        "id = ",
+        "url = ",
+        "chain = ",
+        "network = ",
+        "targets = ",
+        "methods = ",
+        "headers = ",
+        "circuit = ",
+        "path = ",
+        "listen = ",
+        "max_attempts = ",
+        "attempt_timeout = ",
+        "strategy = ",
+        "\"weighted\"\n",
+        "\"a\"\n",
+        "\"${KEY}\"\n",
+        "\"${\"\n",
+        "[\"a\", \"b\"]\n",
+        "[{ endpoint = \"a\", weight = 0 }]\n",
+        "{ a = 1 }\n",
+        "\"http://a\"\n",
+        "\"/\"\n",
+        "-1\n",
+        "1e9\n",
+        "0xFF\n",
+        "99999999999999999999\n",
+        "inf\n",
+        "1979-05-27\n",
+        "true\n",
+        "[",
+        "]",
+        "{",
+        "}",
+        "=",
+        "\n",
+        "é",
+        "'''",
+        "\"",
+        "#",
+        ",",
+        ".",
+    ];
+
+    fn pieces() -> impl Generate<Value = String> {
+        proptest::collection::vec(proptest::sample::select(PIECES), 0..40).prop_map(|pieces| pieces.concat())
+    }
+
+    /// What the rest of the product takes for granted.
+    fn whole(snapshot: &Snapshot) {
+        assert!(!snapshot.server.listen.is_empty() && !snapshot.gateways.is_empty());
+        for gateway in &snapshot.gateways {
+            let defaults = gateway.routes.iter().filter(|route| route.methods.is_empty()).count();
+            let default = &gateway.routes[usize::from(gateway.default_route.0)];
+            assert!(defaults == 1 && default.methods.is_empty(), "{gateway:?}");
+            assert_eq!(gateway.listed.len(), snapshot.methods.table(gateway.family).rows().len() + 1);
+            for route in &gateway.routes {
+                assert!(!route.targets.is_empty() && (1..=10).contains(&route.max_attempts) && route.version > 0);
+                assert!(route.eligible.checked_shr(route.targets.len() as u32).unwrap_or(0) == 0);
+                for (target, bit) in route.targets.iter().zip(0..) {
+                    let endpoint = &snapshot.endpoints[usize::from(target.endpoint.0)];
+                    let fits =
+                        endpoint.enabled && (&endpoint.chain, &endpoint.network) == (&gateway.chain, &gateway.network);
+                    let counts = route.strategy == Strategy::Priority || target.weight > 0;
+                    assert_eq!(route.eligible >> bit & 1 == 1, fits && counts, "{route:?}");
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #[test]
+        fn no_text_panics(text in prop_oneof![pieces(), "\\PC{0,60}", any::<String>()]) {
+            let resolved = read(&text);
+            let any = resolved.faults.iter().any(|fault| fault.severity == Severity::Fault);
+            prop_assert_eq!(resolved.snapshot.is_none(), any);
+        }
+
+        #[test]
+        fn no_mutation_of_a_sound_file_panics(
+            at in 0..SOUND.len(),
+            cut in 0..40usize,
+            put in prop_oneof![pieces(), "[ -~]{0,3}"],
+        ) {
+            let end = (at + cut).min(SOUND.len());
+            if let (Some(before), Some(after)) = (SOUND.get(..at), SOUND.get(end..)) {
+                let text = format!("{before}{put}{after}");
+                let resolved = read(&text);
+                if let Some(snapshot) = &resolved.snapshot {
+                    whole(snapshot);
+                }
+                for fault in resolved.faults {
+                    prop_assert!(fault.line >= 1 && fault.line <= text.matches('\n').count() + 1);
+                    prop_assert!(fault.column >= 1 && !fault.path.is_empty() && !fault.text.is_empty());
+                }
+            }
+        }
     }
 }

@@ -86,6 +86,9 @@ fn targets(
     let all_read = length == Some(typed.len());
     for target in typed {
         let Some((ix, endpoint)) = endpoints.find(&target.endpoint) else {
+            if endpoints.unsure {
+                continue;
+            }
             let text =
                 format!("no Endpoint has the id `{}`; {}", target.endpoint, endpoints.instead_of(&target.endpoint));
             faults.missing(target.at, target.path, text);
@@ -168,5 +171,126 @@ fn mismatch(endpoint: &Typed, owner: &Owner) -> Option<String> {
     match (endpoint.protocol, owner.protocol) {
         (Some(theirs), Some(ours)) if theirs != ours => Some("its protocol is not the Gateway's".to_owned()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::resolve::probe::{faulty, read, sound, warned, with};
+    use super::*;
+
+    const BOTH: &str = "targets = [\"geth-1\", \"geth-2\"]";
+    const HEAVY: &str = "targets = [{ endpoint = \"erigon\", weight = 3 }, { endpoint = \"geth-2\", weight = 1 }]";
+    const DEFAULT: &str = "gateway[eth].route[default]";
+
+    #[test]
+    fn defaults_and_what_is_typed() {
+        let snapshot = sound(&with(BOTH, &format!("{BOTH}\nversion = 7")));
+        let [default, heavy] = snapshot.gateways[0].routes.as_slice() else { panic!("two Routes") };
+        assert_eq!((&*default.id, default.strategy, default.max_attempts), ("default", Strategy::Priority, 3));
+        assert_eq!((default.attempt_timeout_ns, default.version, heavy.version), (10 * SECOND, 7, 1));
+        assert_eq!((default.eligible, heavy.eligible, heavy.strategy), (0b11, 0b11, Strategy::Weighted));
+        assert_eq!(heavy.targets.iter().map(|t| (t.endpoint.0, t.weight)).collect::<Vec<_>>(), [(2, 3), (1, 1)]);
+        assert_eq!(default.targets.iter().map(|t| t.weight).collect::<Vec<_>>(), [1, 1]);
+    }
+
+    #[test]
+    fn a_target_must_be_a_known_endpoint_once() {
+        let path = format!("{DEFAULT}.targets[1]");
+        let text = with(BOTH, "targets = [\"geth-1\", «\"geth-3\"]");
+        faulty(&text, &path, &["no Endpoint has the id `geth-3`", "did you mean `geth-1`?"]);
+        let text = with(BOTH, "targets = [\"geth-1\", «{ endpoint = \"nethermind\" }]");
+        faulty(&text, &path, &["write an [[endpoint]] with id = \"nethermind\"", "use one of: geth-1, geth-2, erigon"]);
+        let text = with(BOTH, "targets = [\"geth-1\", «\"geth-1\"]");
+        faulty(&text, &path, &["`geth-1` is gateway[eth].route[default].targets[0] already", "remove one"]);
+        faulty(&with(BOTH, "targets = [\"geth-1\", «7]"), &path, &["list of Endpoint ids"]);
+        faulty(&with(BOTH, "targets = [\"geth-1\", «{ weight = 7 }]"), &format!("{path}.endpoint"), &["is missing"]);
+        faulty(&with(BOTH, "targets = «[]"), &format!("{DEFAULT}.targets"), &["at least one Endpoint"]);
+        faulty(&with(BOTH, "targets = «\"geth-1\""), &format!("{DEFAULT}.targets"), &["list of Endpoint ids"]);
+    }
+
+    #[test]
+    fn a_hundred_targets_are_the_most() {
+        let many = |count: usize| {
+            let mut text = String::new();
+            for n in 0..count {
+                text += &format!(
+                    "[[endpoint]]\nid = \"e{n}\"\nchain = \"ethereum\"\nnetwork = \"mainnet\"\nurl = \"http://h{n}\"\n"
+                );
+            }
+            let targets: Vec<String> = (0..count).map(|n| format!("\"e{n}\"")).collect();
+            with(BOTH, &format!("targets = «[{}]", targets.join(", "))) + &text
+        };
+        faulty(&many(101), &format!("{DEFAULT}.targets"), &["holds 101 targets", "100 is the most"]);
+        let route = &sound(&many(100).replace('«', "")).gateways[0].routes[0];
+        assert_eq!((route.targets.len(), route.eligible), (100, (1u128 << 100) - 1));
+    }
+
+    #[test]
+    fn weights_are_bounded_and_one_must_count() {
+        let path = "gateway[eth].route[heavy].targets";
+        for bad in ["1001", "-1", "\"3\""] {
+            let text = with("weight = 3", &format!("weight = «{bad}"));
+            faulty(&text, &format!("{path}[0].weight"), &["from 0 to 1000"]);
+        }
+        let text = with(HEAVY, &HEAVY.replace("= [", "= «[").replace("= 3", "= 0").replace("= 1 ", "= 0 "));
+        faulty(&text, path, &["every weight is 0", "from 1 to 1000"]);
+        let snapshot = sound(&with("weight = 3", "weight = 0"));
+        assert_eq!(snapshot.gateways[0].routes[1].eligible, 0b10);
+        let text = with(BOTH, "targets = [\"geth-1\", { endpoint = \"geth-2\", weight = «3 }]");
+        warned(&text, &format!("{DEFAULT}.targets[1].weight"), &["only with strategy = \"weighted\""]);
+    }
+
+    #[test]
+    fn attempts_are_bounded_by_the_route_and_the_deployment() {
+        for bad in ["0", "11", "\"3\"", "-1"] {
+            let text = with(BOTH, &format!("{BOTH}\nmax_attempts = «{bad}"));
+            faulty(&text, &format!("{DEFAULT}.max_attempts"), &["from 1 to 10"]);
+        }
+        let text =
+            with(BOTH, &format!("{BOTH}\nmax_attempts = «3")).replace("shards = 2", "[failsafe]\nmax_attempts = 2");
+        warned(&text, &format!("{DEFAULT}.max_attempts"), &["[failsafe] max_attempts, so 2 counts", "write at most 2"]);
+        let routes = &sound(&text.replace('«', "")).gateways[0].routes;
+        assert_eq!(routes.iter().map(|route| route.max_attempts).collect::<Vec<_>>(), [2, 2]);
+    }
+
+    #[test]
+    fn a_default_route_that_outlasts_its_callers_is_warned_of() {
+        let text = with(BOTH, &format!("{BOTH}\nattempt_timeout = «\"11s\""));
+        warned(&text, &format!("{DEFAULT}.attempt_timeout"), &["3 attempts of 11s", "33s", "lower max_attempts"]);
+        let text = with(BOTH, &format!("{BOTH}\nmax_attempts = «4"));
+        warned(&text, &format!("{DEFAULT}.max_attempts"), &["4 attempts of 10s", "40s"]);
+        assert_eq!(read(&with(HEAVY, &format!("{HEAVY}\nattempt_timeout = \"60s\""))).faults, []);
+    }
+
+    #[test]
+    fn what_the_candidate_filter_drops_is_said() {
+        let path = format!("{DEFAULT}.targets[0]");
+        let marked = |from: &str, to: &str| with(from, to).replace(BOTH, "targets = [«\"geth-1\", \"geth-2\"]");
+        let first = "id = \"geth-1\"\nchain = \"ethereum\"\nnetwork = \"mainnet\"";
+        let text = marked("enabled = true", "enabled = false");
+        warned(&text, &path, &["`geth-1` is never used here", "enabled = false"]);
+        assert_eq!(sound(&text.replace('«', "")).gateways[0].routes[0].eligible, 0b10);
+        let text = marked(first, &first.replace("ethereum", "polygon"));
+        warned(&text, &path, &["its chain is `polygon`, the Gateway's is `ethereum`"]);
+        let text = marked(first, &first.replace("mainnet", "sepolia"));
+        warned(&text, &path, &["its network is `sepolia`, the Gateway's is `mainnet`"]);
+    }
+
+    #[test]
+    fn a_route_without_a_usable_target_is_warned_of() {
+        let text = with("enabled = true", "enabled = false").replace(BOTH, "targets = [\"geth-1\"]");
+        let found = read(&text).faults;
+        assert_eq!(found.len(), 2, "{found:#?}");
+        assert!(found[0].text.contains("no target is usable") && found[0].text.contains("-32050"));
+    }
+
+    #[test]
+    fn two_targets_that_are_one_node_are_warned_of() {
+        let text = with("http://10.0.0.2:8545", "http://10.0.0.1:8545/?key=2")
+            .replace(BOTH, "targets = [\"geth-1\", «\"geth-2\"]");
+        let says = ["`geth-2` and `geth-1` have one scheme, host, port and path", "remove one"];
+        warned(&text, &format!("{DEFAULT}.targets[1]"), &says);
+        assert_eq!(read(&text.replace('«', "").replace("/?key=2", "/other")).faults, []);
     }
 }

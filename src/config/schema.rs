@@ -113,8 +113,8 @@ const SERVER: &[Key] = &[
     key("tls", Table(SERVER_TLS), Absent).later(Absent),
     key("proxy_protocol", Flag, Lit::Flag(false)).later(Lit::Flag(false)),
     key("trusted_proxies", Texts, NONE).later(NONE),
-    key("explain", Choice(&["off", "trusted", "all"], &[]), Lit::Text("trusted")).later(Lit::Text("off")),
-    key("explain_from", Texts, NONE).later(NONE),
+    key("explain", Choice(&["off", "trusted", "all"], &[]), Lit::Text("trusted")),
+    key("explain_from", Texts, NONE),
     key("compression", Flag, Lit::Flag(false)).later(Lit::Flag(false)),
     key("max_connections", Count(1, MANY), Lit::Count(100_000)),
     key("max_header_bytes", Size(1), Lit::Text("16KiB")),
@@ -278,3 +278,122 @@ const ROUTE: &[Key] = &[
 
 const TARGET: &[Key] =
     &[key("endpoint", Name, Lit::Required("\"geth-1\"")), key("weight", Count(0, 1_000), Lit::Count(1))];
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::shown;
+    use super::super::resolve::probe::read;
+    use super::*;
+    use toml::de::{DeTable, DeValue};
+
+    const REFERENCE: &str = include_str!("../../config/reference.toml");
+
+    /// A line as it would be without its `# `, if it holds a key or a header.
+    fn uncommented(line: &str) -> Option<&str> {
+        let inner = line.strip_prefix("# ")?;
+        let key = inner.split([' ', '=']).next().unwrap_or_default();
+        let is_key = inner.contains(" = ") && key.chars().all(|c| c.is_ascii_lowercase() || matches!(c, '_' | '.'));
+        (is_key && !key.is_empty() || inner.starts_with('[')).then_some(inner)
+    }
+
+    /// The reference with everything in it switched on.
+    fn all_on() -> String {
+        REFERENCE.lines().map(|line| uncommented(line).unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The line of an offset in [`all_on`], as it stands in the file.
+    fn line_at(text: &str, at: usize) -> &'static str {
+        REFERENCE.lines().nth(text[..at].matches('\n').count()).expect("a line")
+    }
+
+    fn tables_of<'v>(value: &'v DeValue<'v>) -> Vec<&'v DeTable<'v>> {
+        match value {
+            DeValue::Table(table) => vec![table],
+            DeValue::Array(items) => items.iter().flat_map(|item| tables_of(item.get_ref())).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Walks all keys; calls back with the path, the key, whether it is not built yet, and the offset of its first mention.
+    fn walk(
+        keys: &'static [Key],
+        tables: &[&DeTable<'_>],
+        path: &str,
+        later: bool,
+        see: &mut dyn FnMut(&str, &Key, bool, usize),
+    ) {
+        for key in keys {
+            let path = if path.is_empty() { key.name.to_owned() } else { format!("{path}.{}", key.name) };
+            let found = tables.iter().find_map(|table| table.get_key_value(key.name));
+            let (name, _) = found.unwrap_or_else(|| panic!("{path} is not in config/reference.toml"));
+            let later = later || matches!(key.built, Built::Later(_));
+            see(&path, key, later, name.span().start);
+            let values = tables.iter().filter_map(|table| table.get(key.name)).map(|value| value.get_ref());
+            let below: Vec<&DeTable<'_>> = values.flat_map(tables_of).collect();
+            if let Table(keys) | Tables(keys) | Targets(keys) = key.kind {
+                walk(keys, &below, &path, later, see);
+            }
+        }
+    }
+
+    #[test]
+    fn the_reference_is_taken_without_a_word() {
+        let resolved = read(REFERENCE);
+        assert_eq!(resolved.faults, []);
+        assert!(resolved.snapshot.is_some());
+    }
+
+    #[test]
+    fn the_reference_holds_every_key_with_its_meaning_and_default() {
+        let text = all_on();
+        let tree = DeTable::parse(&text).expect("valid TOML").into_inner();
+        let mut seen = 0;
+        walk(ROOT, &[&tree], "", false, &mut |path, key, later, at| {
+            seen += 1;
+            let line = line_at(&text, at);
+            let (commented, typed) = (line.starts_with("# "), line.trim_start_matches("# "));
+            if typed.starts_with('[') {
+                assert_eq!(commented, later, "{path}: {line}");
+                return;
+            }
+            let (typed, meaning) = typed.split_once(" # ").unwrap_or_else(|| panic!("{path} has no meaning: {line}"));
+            let (typed, meaning) = (typed.trim_end(), meaning.trim());
+            if !typed.starts_with(key.name) {
+                // A key inside a table on one line: that line speaks for it.
+                return;
+            }
+            let own = matches!(key.built, Built::Later(_));
+            assert_eq!(meaning.starts_with("not built yet"), own, "{path}: {line}");
+            assert!(!later || commented, "{path} is not built and not in a comment: {line}");
+            let default = shown(key.default);
+            match key.default {
+                Absent => {}
+                Lit::Required(_) => assert!(later || !commented && meaning.ends_with("example"), "{path}: {line}"),
+                _ => {
+                    assert_eq!(typed, format!("{} = {default}", key.name), "{path} does not show its default");
+                    assert!(!meaning.ends_with("example") && commented == later, "{path}: {line}");
+                }
+            }
+        });
+        assert!(seen > 150, "{seen} keys");
+    }
+
+    #[test]
+    fn leaving_out_what_shows_a_default_changes_nothing() {
+        let text = all_on();
+        let tree = DeTable::parse(&text).expect("valid TOML").into_inner();
+        let mut dropped = Vec::new();
+        walk(ROOT, &[&tree], "", false, &mut |_, key, later, at| {
+            let line = line_at(&text, at);
+            if !later && line.starts_with(key.name) && !matches!(key.default, Absent | Lit::Required(_)) {
+                dropped.push(line);
+            }
+        });
+        assert!(dropped.len() > 40, "{dropped:#?}");
+        let short: Vec<&str> = REFERENCE.lines().filter(|line| !dropped.contains(line)).collect();
+        let [full, short] = [REFERENCE, &short.join("\n")].map(|text| read(text).snapshot.expect("no fault"));
+        assert_eq!(format!("{:?}", full.server), format!("{:?}", short.server));
+        assert_eq!(format!("{:?}", full.endpoints), format!("{:?}", short.endpoints));
+        assert_eq!(format!("{:?}", full.gateways), format!("{:?}", short.gateways));
+    }
+}

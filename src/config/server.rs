@@ -2,7 +2,8 @@
 
 use super::fault::Faults;
 use super::file::View;
-use crate::logic::snapshot::{ATTEMPTS_MAX, CircuitRule, Driver, LogFormat, LogLevel, Secret, Server};
+use crate::logic::cidr::Cidr;
+use crate::logic::snapshot::{ATTEMPTS_MAX, CircuitRule, Driver, Explain, LogFormat, LogLevel, Secret, Server};
 use crate::logic::units::show_duration;
 use std::net::SocketAddr;
 
@@ -23,6 +24,12 @@ pub(super) fn server(top: &View<'_>, faults: &mut Faults<'_>) -> Server {
             Some("epoll") => Driver::Epoll,
             _ => Driver::Auto,
         },
+        explain: match server.text("explain").as_deref() {
+            Some("off") => Explain::Off,
+            Some("all") => Explain::All,
+            _ => Explain::Trusted,
+        },
+        explain_from: ranges(&server, "explain_from", faults),
         max_connections: server.count("max_connections"),
         max_header_bytes: server.count("max_header_bytes"),
         max_headers: server.count("max_headers"),
@@ -52,6 +59,22 @@ pub(super) fn server(top: &View<'_>, faults: &mut Faults<'_>) -> Server {
         max_attempts: attempts(&top.table("failsafe")),
     }
 }
+
+/// A list of address ranges.
+fn ranges(server: &View<'_>, name: &str, faults: &mut Faults<'_>) -> Vec<Cidr> {
+    let path = server.path_of(name);
+    let mut ranges = Vec::new();
+    for (position, typed) in server.texts(name).iter().enumerate() {
+        match Cidr::parse(&typed.text) {
+            Some(range) => ranges.push(range),
+            None => faults.fault(typed.at, format!("{path}[{position}]"), RANGE),
+        }
+    }
+    ranges
+}
+
+const RANGE: &str =
+    "must be an address or a range with no bits behind its prefix, like \"10.0.0.0/8\" or \"2001:db8::/32\"";
 
 /// `max_attempts` of a Route or of `[failsafe]`.
 pub(super) fn attempts(view: &View<'_>) -> u8 {
@@ -135,4 +158,110 @@ fn admin(server: &View<'_>, listen: &[SocketAddr], token: bool, faults: &mut Fau
         faults.fault(at, path, "is an address of `listen` too; give the admin port an address of its own");
     }
     admin
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::resolve::probe::{SOUND, faulty, sound, with};
+    use super::*;
+    use crate::logic::units::{MS, SECOND};
+
+    #[test]
+    fn defaults_are_those_of_the_reference() {
+        let server = sound(&with("shards = 2", "")).server;
+        assert_eq!(server.listen, [SocketAddr::from(([127, 0, 0, 1], 8545))]);
+        assert_eq!(server.admin, SocketAddr::from(([127, 0, 0, 1], 9545)));
+        assert!(server.admin_token.is_none() && !server.metrics_public);
+        assert_eq!((server.shards, server.driver, server.max_connections), (0, Driver::Auto, 100_000));
+        assert_eq!((server.max_header_bytes, server.max_headers), (16 << 10, 100));
+        assert_eq!((server.max_request_bytes, server.max_response_bytes), (1 << 20, 128 << 20));
+        assert_eq!((server.max_batch, server.max_batch_response_bytes), (100, 256 << 20));
+        assert_eq!((server.max_inflight, server.batch_concurrency), (10_000, 16));
+        let timeouts =
+            [server.header_timeout_ns, server.body_timeout_ns, server.write_timeout_ns, server.idle_timeout_ns];
+        assert_eq!(timeouts, [10 * SECOND, 30 * SECOND, 30 * SECOND, 75 * SECOND]);
+        assert_eq!((server.shutdown_delay_ns, server.shutdown_grace_ns), (0, 30 * SECOND));
+        assert_eq!((server.log_format, server.log_level, server.max_attempts), (LogFormat::Text, LogLevel::Info, 10));
+    }
+
+    #[test]
+    fn what_is_typed_counts() {
+        let typed = "listen = [\"[::1]:0\", \"0.0.0.0:80\"]\nadmin = \"0.0.0.0:81\"\nadmin_token = \"${KEY}\"\nmetrics_public = true\n\
+                     driver = \"epoll\"\nmax_headers = 256\nmax_request_bytes = \"2KiB\"\nidle_timeout = \"250ms\"\n\
+                     [log]\nformat = \"json\"\nlevel = \"trace\"\n[failsafe]\nmax_attempts = 3";
+        let server = sound(&with("shards = 2", typed)).server;
+        assert_eq!(server.listen.len(), 2);
+        assert_eq!(server.admin_token.as_ref().map(Secret::reveal), Some("s3cret-of-env"));
+        assert_eq!((server.metrics_public, server.driver, server.max_headers), (true, Driver::Epoll, 256));
+        assert_eq!((server.max_request_bytes, server.idle_timeout_ns), (2 << 10, 250 * MS));
+        assert_eq!((server.log_format, server.log_level, server.max_attempts), (LogFormat::Json, LogLevel::Trace, 3));
+    }
+
+    #[test]
+    fn addresses_are_checked() {
+        let cases = [
+            ("listen = «[]", "server.listen", "at least one address"),
+            ("listen = [«\"localhost:8545\"]", "server.listen[0]", "IP address and a port"),
+            ("listen = [«\"8545\"]", "server.listen[0]", "IP address and a port"),
+            ("listen = [«\"unix:/run/ringway.sock\"]", "server.listen[0]", "not built yet"),
+            ("listen = [\"127.0.0.1:1\", «\"127.0.0.1:1\"]", "server.listen[1]", "listed twice"),
+            ("admin = «\"nowhere\"", "server.admin", "IP address and a port"),
+            ("admin = «\"127.0.0.1:8545\"", "server.admin", "address of its own"),
+        ];
+        for (typed, path, says) in cases {
+            faulty(&with("shards = 2", typed), path, &[says]);
+        }
+    }
+
+    #[test]
+    fn an_admin_address_off_loopback_needs_a_token() {
+        for admin in ["0.0.0.0:9545", "[::]:9545", "10.0.0.1:1"] {
+            let text = with("shards = 2", &format!("admin = «\"{admin}\""));
+            faulty(&text, "server.admin", &["needs a token", "admin_token = \"${RINGWAY_ADMIN_TOKEN}\"", "127.0.0.1"]);
+            sound(&with("shards = 2", &format!("admin = \"{admin}\"\nadmin_token = \"t\"")));
+        }
+        for admin in ["127.0.0.1:9545", "127.9.9.9:1", "[::1]:9545", "[::ffff:127.0.0.1]:9545"] {
+            sound(&with("shards = 2", &format!("admin = \"{admin}\"")));
+        }
+        for token in ["", "a b", "line\\n", "é"] {
+            let text = with("shards = 2", &format!("admin_token = «\"{token}\""));
+            faulty(&text, "server.admin_token", &["visible ASCII characters"]);
+        }
+        let unset = with("shards = 2", "admin = \"0.0.0.0:1\"\nadmin_token = «\"${NO_KEY}\"");
+        faulty(&unset, "server.admin_token", &["NO_KEY is not set"]);
+    }
+
+    #[test]
+    fn attempts_of_the_deployment_are_bounded() {
+        for bad in ["0", "11"] {
+            let text = with("shards = 2", &format!("[failsafe]\nmax_attempts = «{bad}"));
+            faulty(&text, "failsafe.max_attempts", &["from 1 to 10"]);
+        }
+    }
+
+    #[test]
+    fn an_endpoint_takes_from_circuit_what_it_does_not_say() {
+        let plain = sound(SOUND).endpoints[0].circuit;
+        let default = CircuitRule {
+            consecutive_failures: 5,
+            cooldown_ns: 5 * SECOND,
+            max_cooldown_ns: 30 * SECOND,
+            window_ns: 10 * SECOND,
+        };
+        assert_eq!(plain, default);
+        let text = with("shards = 2", "[circuit]\nconsecutive_failures = 7\ncooldown = \"1s\"")
+            .replace("enabled = true", "circuit = { cooldown = \"2s\", window = \"3s\" }");
+        let endpoints = sound(&text).endpoints;
+        let own = CircuitRule { consecutive_failures: 7, cooldown_ns: 2 * SECOND, window_ns: 3 * SECOND, ..default };
+        assert_eq!(endpoints[0].circuit, own);
+        assert_eq!(endpoints[1].circuit, CircuitRule { consecutive_failures: 7, cooldown_ns: SECOND, ..default });
+    }
+
+    #[test]
+    fn the_longest_cooldown_is_not_below_the_first() {
+        let says = ["max_cooldown (30s) is below cooldown (1m)", "at least as long"];
+        faulty(&with("shards = 2", "[circuit]\ncooldown = «\"1m\""), "circuit.cooldown", &says);
+        let own = with("enabled = true", "circuit = { max_cooldown = «\"1s\" }");
+        faulty(&own, "endpoint[geth-1].circuit.max_cooldown", &["max_cooldown (1s) is below cooldown (5s)"]);
+    }
 }

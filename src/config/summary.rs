@@ -1,7 +1,7 @@
 //! A readable table of a Snapshot: ids only, no URL, no host, no secret.
 
 use crate::logic::methods::Family;
-use crate::logic::snapshot::{Endpoint, Gateway, Route, Snapshot, Strategy};
+use crate::logic::snapshot::{Endpoint, Gateway, Route, Snapshot, Strategy, Target};
 use crate::logic::units::show_duration;
 use std::fmt::Write;
 
@@ -38,7 +38,7 @@ fn gateway_line(gateway: &Gateway) -> String {
 }
 
 fn route_row(route: &Route, endpoints: &[Endpoint]) -> [String; 5] {
-    let target = |(target, at): (&crate::logic::snapshot::Target, u32)| {
+    let target = |(target, at): (&Target, u32)| {
         let id = endpoints.get(usize::from(target.endpoint.0)).map_or("?", |endpoint| &endpoint.id);
         let weight = if route.strategy == Strategy::Weighted { format!(":{}", target.weight) } else { String::new() };
         let dropped = if route.eligible.checked_shr(at).unwrap_or(0) & 1 == 0 { " (unused)" } else { "" };
@@ -70,5 +70,31 @@ fn table(out: &mut String, head: [&str; 5], rows: &[[String; 5]]) {
     for row in [&head].into_iter().chain(rows) {
         let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         let _ = writeln!(out, "  {}", cells.join("  ").trim_end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::resolve::probe::{sound, with};
+    use super::*;
+
+    #[test]
+    fn a_table_of_ids() {
+        let text = with("enabled = true", "enabled = false").replace("shards = 2", "admin_token = \"${KEY}\"");
+        let expected = "\
+listen   127.0.0.1:8545
+admin    127.0.0.1:9545 (with a token)
+
+gateway  eth at /eth: ethereum mainnet (evm)
+  ROUTE    METHODS    STRATEGY  ATTEMPTS  TARGETS
+  default  all other  priority  3 x 10s   geth-1 (unused), geth-2
+  heavy    2          weighted  3 x 10s   erigon:3, geth-2:1
+
+  ENDPOINT  CHAIN     NETWORK  ENABLED  ROUTES
+  geth-1    ethereum  mainnet  no       1
+  geth-2    ethereum  mainnet  yes      2
+  erigon    ethereum  mainnet  yes      1
+";
+        assert_eq!(summary(&sound(&text)), expected);
     }
 }

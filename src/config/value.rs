@@ -115,10 +115,9 @@ fn texts(items: &[Spanned<DeValue<'_>>], env: Env<'_>) -> Result<Plain, Wrong> {
     let mut list = Vec::with_capacity(items.len());
     for item in items {
         let at = item.span().start;
-        let DeValue::String(typed) = item.get_ref() else {
-            return Err(Wrong { at, text: "must be a text in quotes".to_owned() });
-        };
-        let text = expand(typed, env).map_err(|text| Wrong { at, text })?.into_owned();
+        let wrong = |text: String| Wrong { at, text };
+        let DeValue::String(typed) = item.get_ref() else { return Err(wrong(wants(Kind::Text))) };
+        let text = expand(typed, env).map_err(wrong)?.into_owned();
         list.push(Text { at, text });
     }
     Ok(Plain::Texts(list))
@@ -145,6 +144,7 @@ fn word(kind: Kind, typed: &str, text: &str) -> Result<Plain, String> {
             let (typed, meant) = (quoted(typed).unwrap_or_else(|| "this".to_owned()), meant.unwrap_or_default());
             Err(format!("{typed} is no word for this key; it must be {}{meant}", one_of(words)))
         }
+        Kind::Texts => Err("must be a list; put the text in brackets, like [\"a\"]".to_owned()),
         Kind::Flag | Kind::Count(..) => Err(format!("{}, without quotes", wants(kind))),
         _ => Err(wants(kind)),
     }
@@ -193,7 +193,7 @@ pub(super) fn wants(kind: Kind) -> String {
             "must be a list of Endpoint ids, like [\"geth-1\"] or [{ endpoint = \"geth-1\", weight = 3 }]".to_owned()
         }
         Kind::Table(_) => "must be a table".to_owned(),
-        Kind::Tables(_) => "must be an array of tables".to_owned(),
+        Kind::Tables(_) => "must be a list of tables".to_owned(),
     }
 }
 

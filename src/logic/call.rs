@@ -22,6 +22,11 @@ impl Class {
     pub const fn replayable(self) -> bool {
         matches!(self, Class::Stateless | Class::SignedBroadcast)
     }
+
+    /// Whether a running attempt is cut short when the caller goes away: only what has no effect.
+    pub const fn ends_with_caller(self) -> bool {
+        matches!(self, Class::Stateless)
+    }
 }
 
 /// The caller's id, byte for byte as it came (a string, a number or `null`).

@@ -45,6 +45,10 @@ pub enum Admission {
     },
 }
 
+/// A permit outlives its attempt's deadline by so much: deadlines fire late, never early, and the timeout of
+/// a black hole must still count as its probe's failure, or its cooldown would never double.
+pub const PERMIT_SLACK_NS: Nanos = 100 * MS;
+
 const CLOSED: u64 = 0;
 const OPEN: u64 = 1;
 const PROBING: u64 = 2;

@@ -9,9 +9,15 @@
 //! 4. no attempt at an Endpoint whose Circuit rejects;
 //! 5. exactly one Finish;
 //! 6. it never gives up while the bound and an admitted candidate remain, and nothing forbids another try.
+//!
+//! A signed broadcast that an Endpoint may have taken is *in doubt*: what later Endpoints say about the same
+//! bytes may only mean that the first one took them. Then the chain is asked before the caller is told
+//! (`logic::doubt`).
 
+use super::broadcast::Said;
 use super::call::Class;
 use super::circuit::Admission;
+use super::doubt::Doubt;
 use super::fault::{Fault, Reason};
 use super::snapshot::{EndpointIx, Route, Strategy};
 use super::units::Nanos;
@@ -38,6 +44,13 @@ pub enum Action {
     },
     /// An attempt is under way: feed what came of it.
     Await,
+    /// Ask this Endpoint whether it knows the transaction; feed `LookedUp`. No attempt, and no Circuit hears of it.
+    LookUp {
+        /// Where.
+        endpoint: EndpointIx,
+        /// The look-up ends then.
+        until_ns: Nanos,
+    },
     /// The Call is over.
     Finish(Finish),
 }
@@ -49,6 +62,8 @@ pub enum Finish {
     Reply,
     /// The error that was kept from an earlier attempt goes to the caller.
     Kept,
+    /// The transaction was taken by an earlier attempt: its hash goes to the caller as the result.
+    Taken,
     /// Ringway speaks.
     Fault(Fault),
     /// A notification: nobody is told anything.
@@ -67,14 +82,39 @@ pub enum Event {
         /// When the Endpoint may be tried, as far as is known.
         until_ns: Nanos,
     },
+    /// The attempt ended with an error of the node that would be final, and says this about the transaction.
+    /// Only for a Call in doubt whose transaction has a name.
+    Spoke(Said),
+    /// A pooled connection broke after the request was sent over it, and a fresh one took its place: an
+    /// earlier ambiguous attempt, for all that is known.
+    LostSend,
+    /// The look-up ended so.
+    LookedUp(Known),
     /// The caller is gone.
     CallerGone,
+}
+
+/// What a look-up brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// The node has the transaction.
+    Yes,
+    /// The node says that it has not.
+    No,
+    /// The node gave no answer to that.
+    Unclear,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Choosing,
-    InFlight(u8),
+    InFlight(EndpointIx),
+    /// The chain is being asked; if it does not know the transaction, the Call ends so. `seen`: the node
+    /// has said that it saw the transaction before.
+    Doubting {
+        end: Finish,
+        seen: bool,
+    },
     Done(Finish),
 }
 
@@ -89,11 +129,14 @@ pub struct CallMachine {
     remaining: u128,
     /// Half-open ones that this Call takes only when nothing else is left.
     deferred: u128,
+    /// How often those came back in this decision: at most twice.
+    rounds: u8,
     /// The number that makes the first weighted choice; shared by the members of a batch.
     first_draw: Option<u64>,
     soonest_ns: Option<Nanos>,
     last: Option<Failure>,
     kept: bool,
+    doubt: Doubt,
     caller_gone: bool,
     step: Step,
 }
@@ -109,10 +152,12 @@ impl CallMachine {
             attempts: 0,
             remaining: route.eligible,
             deferred: 0,
+            rounds: 0,
             first_draw,
             soonest_ns: None,
             last: None,
             kept: false,
+            doubt: Doubt::default(),
             caller_gone: false,
             step: Step::Choosing,
         }
@@ -134,22 +179,25 @@ impl CallMachine {
         match self.step {
             Step::Done(finish) => return Action::Finish(finish),
             Step::InFlight(_) => return Action::Await,
+            Step::Doubting { end, .. } => return self.look_up(end, now_ns),
             Step::Choosing => {}
         }
         if self.caller_gone {
             return self.finish(Finish::Abandoned);
         }
         if self.attempts >= self.bound {
-            return self.give_up(now_ns);
+            return self.give_up(route, world, now_ns);
         }
+        self.rounds = 0;
         while let Some(target) = self.select(route, random) {
             let bit = 1u128 << target;
             self.remaining &= !bit;
             let endpoint = route.targets[usize::from(target)].endpoint;
             let probe = match world.admission(endpoint, now_ns) {
                 Admission::Admit => false,
-                // The last resort of a Call that shouldn't probe is still better than an error.
-                Admission::Probe if self.may_probe() || self.deferred & bit != 0 => true,
+                // The last resort of a Call that shouldn't probe is still better than an error, once all of
+                // them were asked again: one may have closed meanwhile.
+                Admission::Probe if self.may_probe() || self.rounds >= 2 => true,
                 Admission::Probe => {
                     self.deferred |= bit;
                     continue;
@@ -163,10 +211,10 @@ impl CallMachine {
             self.deferred &= !bit;
             self.attempts += 1;
             debug_assert!(self.attempts <= self.bound);
-            self.step = Step::InFlight(target);
+            self.step = Step::InFlight(endpoint);
             return Action::Attempt { endpoint, until_ns: now_ns.saturating_add(route.attempt_timeout_ns), probe };
         }
-        self.give_up(now_ns)
+        self.give_up(route, world, now_ns)
     }
 
     /// Tells the machine what happened. After `Judged` with a failure that has `keep`, the driver keeps
@@ -180,25 +228,64 @@ impl CallMachine {
                 self.rejected(until_ns);
                 self.step = Step::Choosing;
             }
-            (Event::Judged(verdict), Step::InFlight(_)) => self.judged(verdict),
-            (Event::Refused { .. } | Event::Judged(_), Step::Choosing | Step::Done(_)) => {
-                debug_assert!(false, "fed {event:?} with no attempt under way");
+            (Event::Judged(verdict), Step::InFlight(endpoint)) => self.judged(verdict, endpoint),
+            (Event::LostSend, Step::InFlight(endpoint)) => self.doubted(endpoint),
+            (Event::Spoke(said), Step::InFlight(endpoint)) => self.step = self.spoke(said, endpoint),
+            (Event::LookedUp(known), Step::Doubting { seen, .. }) => {
+                // A node that can't say anything about the chain is believed when it speaks of what it saw.
+                if known == Known::Yes || (known == Known::Unclear && seen) {
+                    self.step = Step::Done(Finish::Taken);
+                }
+            }
+            _ => debug_assert!(false, "fed {event:?} in {:?}", self.step),
+        }
+    }
+
+    /// Whether an Endpoint may have taken the transaction already, so that its name is of use.
+    pub fn in_doubt(&self) -> bool {
+        self.doubt.exists()
+    }
+
+    /// Tells that the transaction has a name (its hash) by which the chain can be asked.
+    pub fn named(&mut self) {
+        self.doubt.named();
+    }
+
+    fn doubted(&mut self, endpoint: EndpointIx) {
+        if self.class == Class::SignedBroadcast && !self.notification {
+            self.doubt.arose(endpoint);
+        }
+    }
+
+    /// A node's error about a transaction in doubt: what it says decides, or the chain.
+    fn spoke(&mut self, said: Said, endpoint: EndpointIx) -> Step {
+        match said {
+            _ if !self.doubt.can_be_settled() => Step::Done(Finish::Reply),
+            Said::AlreadyKnown => Step::Done(Finish::Taken),
+            Said::Seen | Said::Other => {
+                self.doubt.ask([Some(endpoint), None]);
+                Step::Doubting { end: Finish::Reply, seen: said == Said::Seen }
             }
         }
     }
 
-    /// Whether a running attempt is cut short when the caller goes away: only what has no effect.
-    pub fn cancels_with_caller(&self) -> bool {
-        self.class == Class::Stateless
+    fn look_up(&mut self, end: Finish, now_ns: Nanos) -> Action {
+        match self.doubt.next(now_ns).filter(|_| !self.caller_gone) {
+            Some((endpoint, until_ns)) => Action::LookUp { endpoint, until_ns },
+            None => self.finish(end),
+        }
     }
 
-    fn judged(&mut self, verdict: Verdict) {
+    fn judged(&mut self, verdict: Verdict, endpoint: EndpointIx) {
         self.step = match verdict {
             Verdict::Final => Step::Done(if self.notification { Finish::Silent } else { Finish::Reply }),
             Verdict::TooLarge => Step::Done(self.told(Fault::ResponseTooLarge)),
             Verdict::Failed(failure) => {
                 self.kept |= failure.keep;
                 self.last = Some(failure);
+                if failure.certainty == Certainty::Ambiguous {
+                    self.doubted(endpoint);
+                }
                 if self.must_stop(failure.certainty) {
                     Step::Done(self.stopped(failure.reason))
                 } else {
@@ -220,7 +307,16 @@ impl CallMachine {
         if self.kept { self.told_kept() } else { self.told(Fault::OutcomeUnknown { reason }) }
     }
 
-    fn give_up(&mut self, now_ns: Nanos) -> Action {
+    fn give_up<W: World>(&mut self, route: &Route, world: &W, now_ns: Nanos) -> Action {
+        if self.doubt.can_be_settled() && self.step == Step::Choosing {
+            let reason = self.last.map_or(Reason::ConnectionLost, |last| last.reason);
+            let end = if self.kept { Finish::Kept } else { Finish::Fault(Fault::OutcomeUnknown { reason }) };
+            let targets = Bits(route.eligible).map(|at| route.targets[usize::from(at)].endpoint);
+            let admits = |endpoint: &EndpointIx| world.admission(*endpoint, now_ns) == Admission::Admit;
+            self.doubt.ask_where_it_arose(targets.clone().filter(admits).chain(targets));
+            self.step = Step::Doubting { end, seen: false };
+            return self.look_up(end, now_ns);
+        }
         let finish = if self.kept {
             self.told_kept()
         } else {
@@ -260,8 +356,9 @@ impl CallMachine {
 
     fn select(&mut self, route: &Route, random: &mut impl FnMut() -> u64) -> Option<u8> {
         if self.remaining == 0 {
-            // What is left now are the half-open ones: each comes back once.
+            // What is left now are the half-open ones: they come back, first to be asked, then to be probed.
             self.remaining = self.deferred;
+            self.rounds += 1;
         }
         if self.remaining == 0 {
             return None;
@@ -282,7 +379,7 @@ pub fn weighted(route: &Route, remaining: u128, draw: u64) -> Option<u8> {
     let weights = || Bits(remaining).map(|at| (at, u64::from(route.targets[usize::from(at)].weight)));
     let total: u64 = weights().map(|(_, weight)| weight).sum();
     // The high half of draw × total is uniform over 0..total: no division, and no bias that anybody could measure.
-    let mut left = (u128::from(draw) * u128::from(total) >> 64) as u64;
+    let mut left = ((u128::from(draw) * u128::from(total)) >> 64) as u64;
     for (at, weight) in weights() {
         if left < weight {
             return Some(at);
@@ -293,6 +390,7 @@ pub fn weighted(route: &Route, remaining: u128, draw: u64) -> Option<u8> {
 }
 
 /// The positions of the set bits, lowest first.
+#[derive(Clone)]
 struct Bits(u128);
 
 impl Iterator for Bits {
@@ -354,7 +452,7 @@ mod tests {
                     machine.feed(event);
                 }
                 Action::Finish(finish) => return (seen, finish),
-                Action::Await => unreachable!("nothing is under way"),
+                Action::Await | Action::LookUp { .. } => unreachable!("nothing is under way, nothing is named"),
             }
         }
     }
@@ -465,6 +563,18 @@ mod tests {
     }
 
     #[test]
+    fn a_last_resort_that_has_closed_meanwhile_goes_before_a_probe() {
+        let route = route(Strategy::Priority, &[1, 1, 1]);
+        let mut world = Board(vec![Admission::Probe, Admission::Probe, Admission::Admit]);
+        let mut machine = CallMachine::new(&route, Class::Effect, false, None);
+        machine.next(&route, &world, 0, &mut || 0);
+        machine.feed(failed(Certainty::NotSent));
+        world.0[1] = Admission::Admit;
+        let next = machine.next(&route, &world, 0, &mut || 0);
+        assert!(matches!(next, Action::Attempt { endpoint: EndpointIx(1), probe: false, .. }), "{next:?}");
+    }
+
+    #[test]
     fn a_lost_permit_is_no_attempt() {
         let route = route(Strategy::Priority, &[1, 1]);
         let world = Board(vec![Admission::Probe, Admission::Admit]);
@@ -510,6 +620,82 @@ mod tests {
             machine.next(&route, &all_closed(3), 0, &mut || unreachable!("the draw is given"))
         };
         assert_eq!(first(u64::MAX / 2), first(u64::MAX / 2));
+    }
+
+    /// A signed broadcast whose first attempt at Endpoint 0 ended ambiguously, and whose transaction has a name.
+    fn in_doubt(route: &Route, world: &Board) -> CallMachine {
+        let mut machine = CallMachine::new(route, Class::SignedBroadcast, false, None);
+        machine.next(route, world, 0, &mut || 0);
+        machine.feed(failed(Certainty::Ambiguous));
+        assert!(machine.in_doubt());
+        machine.named();
+        machine
+    }
+
+    #[test]
+    fn an_error_about_a_transaction_in_doubt_is_no_answer_yet() {
+        let (route, world) = (route(Strategy::Priority, &[1, 1]), all_closed(2));
+        let next = |machine: &mut CallMachine| machine.next(&route, &world, SECOND, &mut || 0);
+        let mut known = in_doubt(&route, &world);
+        next(&mut known);
+        known.feed(Event::Spoke(Said::AlreadyKnown));
+        assert_eq!(next(&mut known), Action::Finish(Finish::Taken));
+        for (known, after_seen, after_other) in [
+            (Known::Yes, Finish::Taken, Finish::Taken),
+            (Known::No, Finish::Reply, Finish::Reply),
+            (Known::Unclear, Finish::Taken, Finish::Reply),
+        ] {
+            for (said, end) in [(Said::Seen, after_seen), (Said::Other, after_other)] {
+                let mut machine = in_doubt(&route, &world);
+                next(&mut machine);
+                machine.feed(Event::Spoke(said));
+                let asked = Action::LookUp { endpoint: EndpointIx(1), until_ns: 3 * SECOND };
+                assert_eq!(next(&mut machine), asked, "where the error came from");
+                machine.feed(Event::LookedUp(known));
+                assert_eq!(next(&mut machine), Action::Finish(end));
+            }
+        }
+    }
+
+    #[test]
+    fn after_total_failure_the_chain_is_asked_at_two_places() {
+        let (route, world) = (route(Strategy::Priority, &[1, 1]), all_closed(2));
+        let mut machine = in_doubt(&route, &world);
+        let next = |machine: &mut CallMachine, now_ns| machine.next(&route, &world, now_ns, &mut || 0);
+        next(&mut machine, 0);
+        machine.feed(failed(Certainty::NotSent));
+        assert_eq!(next(&mut machine, 0), Action::LookUp { endpoint: EndpointIx(0), until_ns: SECOND });
+        machine.feed(Event::LookedUp(Known::No));
+        assert_eq!(next(&mut machine, SECOND), Action::LookUp { endpoint: EndpointIx(1), until_ns: 2 * SECOND });
+        machine.feed(Event::LookedUp(Known::No));
+        let unknown = Finish::Fault(Fault::OutcomeUnknown { reason: Reason::ConnectionLost });
+        assert_eq!(next(&mut machine, 2 * SECOND), Action::Finish(unknown));
+        assert_eq!(machine.attempts(), 2, "look-ups are no attempts");
+    }
+
+    #[test]
+    fn a_lost_send_is_an_earlier_attempt_for_all_that_is_known() {
+        let (route, world) = (route(Strategy::Priority, &[1]), all_closed(1));
+        let mut machine = CallMachine::new(&route, Class::SignedBroadcast, false, None);
+        machine.next(&route, &world, 0, &mut || 0);
+        machine.feed(Event::LostSend);
+        assert!(machine.in_doubt());
+        let mut query = CallMachine::new(&route, Class::Stateless, false, None);
+        query.next(&route, &world, 0, &mut || 0);
+        query.feed(Event::LostSend);
+        assert!(!query.in_doubt(), "nobody loses money by reading twice");
+    }
+
+    #[test]
+    fn without_doubt_every_error_is_the_answer() {
+        let (route, world) = (route(Strategy::Priority, &[1, 1]), all_closed(2));
+        let mut machine = CallMachine::new(&route, Class::SignedBroadcast, false, None);
+        machine.next(&route, &world, 0, &mut || 0);
+        machine.feed(failed(Certainty::NotSent));
+        assert!(!machine.in_doubt());
+        machine.next(&route, &world, 0, &mut || 0);
+        machine.feed(Event::Spoke(Said::AlreadyKnown));
+        assert_eq!(machine.next(&route, &world, 0, &mut || 0), Action::Finish(Finish::Reply));
     }
 
     #[test]

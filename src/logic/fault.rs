@@ -35,11 +35,13 @@ pub enum Reason {
     NodeBusy,
     /// The answer is larger than `max_response_bytes`.
     ResponseTooLarge,
+    /// The caller went away, and its query was cut short.
+    CallerGone,
 }
 
 impl Reason {
     /// All reasons, for tables and tests.
-    pub const ALL: [Reason; 15] = [
+    pub const ALL: [Reason; 16] = [
         Reason::Dns,
         Reason::ConnectFailed,
         Reason::ConnectTimeout,
@@ -55,6 +57,7 @@ impl Reason {
         Reason::HttpStatus,
         Reason::NodeBusy,
         Reason::ResponseTooLarge,
+        Reason::CallerGone,
     ];
 
     /// The word used in `data.reason`, metrics and logs.
@@ -75,6 +78,7 @@ impl Reason {
             Reason::HttpStatus => "http_status",
             Reason::NodeBusy => "node_busy",
             Reason::ResponseTooLarge => "response_too_large",
+            Reason::CallerGone => "caller_gone",
         }
     }
 }

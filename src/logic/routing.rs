@@ -38,12 +38,15 @@ pub fn plan(gateway: &Gateway, table: &Table, name: &str) -> (MethodId, Result<P
 
 /// Gateways by where they are reached.
 #[derive(Debug, Default)]
-pub struct Entrances(HashMap<Box<str>, Vec<(Vec<Box<str>>, GatewayIx)>>);
+pub struct Entrances(HashMap<Box<str>, Vec<Door>>);
+
+/// The hosts that a Gateway answers for (none = all), and the Gateway.
+type Door = (Vec<Box<str>>, GatewayIx);
 
 impl Entrances {
     /// The entrances of all Gateways.
     pub fn new(gateways: &[Gateway]) -> Entrances {
-        let mut entrances: HashMap<Box<str>, Vec<(Vec<Box<str>>, GatewayIx)>> = HashMap::new();
+        let mut entrances: HashMap<Box<str>, Vec<Door>> = HashMap::new();
         for (gateway, at) in gateways.iter().zip(0..) {
             entrances.entry(gateway.path.clone()).or_default().push((gateway.hosts.clone(), GatewayIx(at)));
         }

@@ -3,10 +3,11 @@
 //! Indexes ([`EndpointIx`], [`RouteIx`]) are valid in one Snapshot only: an Exchange keeps the Snapshot
 //! with which it began.
 
+use super::cidr::{Cidr, is_loopback};
 use super::methods::{Family, MethodId, Methods};
 use super::units::Nanos;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Most targets of one Route; a Call's candidates fit one `u128`.
 pub const TARGETS_MAX: usize = 100;
@@ -70,6 +71,17 @@ pub enum Driver {
     Epoll,
 }
 
+/// Who may ask for the `Ringway-*` headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Explain {
+    /// Nobody.
+    Off,
+    /// Loopback and `explain_from`.
+    Trusted,
+    /// Everybody.
+    All,
+}
+
 /// Form of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
@@ -105,6 +117,10 @@ pub struct Server {
     pub shards: usize,
     /// io_uring or epoll.
     pub driver: Driver,
+    /// Who may ask for the `Ringway-*` headers.
+    pub explain: Explain,
+    /// Who is trusted, besides loopback.
+    pub explain_from: Vec<Cidr>,
     /// Client connections, all shards together.
     pub max_connections: usize,
     /// Largest request head in bytes.
@@ -141,6 +157,29 @@ pub struct Server {
     pub log_level: LogLevel,
     /// `[failsafe] max_attempts`.
     pub max_attempts: u8,
+}
+
+impl Server {
+    /// Whether a caller at this address is told how its Call was decided, if it asks.
+    pub fn explains_to(&self, caller: IpAddr) -> bool {
+        match self.explain {
+            Explain::Off => false,
+            Explain::Trusted => is_loopback(caller) || self.explain_from.iter().any(|range| range.holds(caller)),
+            Explain::All => true,
+        }
+    }
+
+    /// The keys that differ and need a restart: sockets, threads and rings are made once.
+    pub fn needs_restart(&self, other: &Server) -> Vec<&'static str> {
+        let differs = [
+            ("listen", self.listen != other.listen),
+            ("admin", self.admin != other.admin),
+            ("shards", self.shards != other.shards),
+            ("driver", self.driver != other.driver),
+            ("max_connections", self.max_connections != other.max_connections),
+        ];
+        differs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+    }
 }
 
 /// What an Endpoint or a Gateway speaks.
@@ -215,6 +254,17 @@ pub struct Endpoint {
     pub max_age_ns: Nanos,
     /// Its Circuit.
     pub circuit: CircuitRule,
+}
+
+impl Endpoint {
+    /// Whether connections to `other` may carry requests to this one: everything that a pool depends on is equal.
+    pub fn is_reached_like(&self, other: &Endpoint) -> bool {
+        self.url == other.url
+            && self.headers == other.headers
+            && self.max_connections == other.max_connections
+            && self.idle_timeout_ns == other.idle_timeout_ns
+            && self.max_age_ns == other.max_age_ns
+    }
 }
 
 /// How a Route orders its candidates.

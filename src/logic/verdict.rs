@@ -142,6 +142,7 @@ pub fn judge_broken(broke: Broke) -> (Verdict, CircuitNote) {
         }
         Broke::NotSent(reason) => (failed(Certainty::NotSent, reason), CircuitNote::Failure),
         Broke::Sent(Reason::ResponseTooLarge) => (Verdict::TooLarge, CircuitNote::Nothing),
+        Broke::Sent(Reason::CallerGone) => (failed(Certainty::Ambiguous, Reason::CallerGone), CircuitNote::Nothing),
         Broke::Sent(reason) => (failed(Certainty::Ambiguous, reason), CircuitNote::Failure),
     }
 }

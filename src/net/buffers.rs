@@ -4,10 +4,10 @@ use std::cell::RefCell;
 
 /// Bytes kept free in front of a response, so that the answer's head can be written there in place.
 pub const HEADROOM: usize = 256;
-/// Smallest buffer.
-const SMALLEST: usize = 4 << 10;
-/// Classes are powers of four: 4 KiB, 16 KiB, ... 4 MiB. Larger ones are not kept.
-const CLASSES: usize = 6;
+/// Smallest buffer: what an idle connection keeps. Most requests fit.
+pub const SMALLEST: usize = 2 << 10;
+/// Classes are powers of two: 2 KiB, 4 KiB, ... 4 MiB. Larger ones are not kept.
+const CLASSES: usize = 12;
 /// Bytes kept per class.
 const KEPT_PER_CLASS: usize = 8 << 20;
 
@@ -20,7 +20,7 @@ pub struct Buffers {
 impl Buffers {
     /// An empty buffer with room for at least `least` bytes.
     pub fn take(&self, least: usize) -> Vec<u8> {
-        match (0..CLASSES).find(|class| size(*class) >= least) {
+        match class_for(least) {
             Some(class) => self.free[class].borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(size(class))),
             None => Vec::with_capacity(least),
         }
@@ -29,10 +29,12 @@ impl Buffers {
     /// Gives a buffer back. One that grew beyond every class is let go.
     pub fn give(&self, mut buf: Vec<u8>) {
         let capacity = buf.capacity();
-        if capacity > size(CLASSES - 1) {
+        if !(SMALLEST..=size(CLASSES - 1)).contains(&capacity) {
             return;
         }
-        if let Some(class) = (0..CLASSES).rev().find(|class| size(*class) <= capacity) {
+        // The largest class that it can serve whole.
+        let class = (capacity / SMALLEST).ilog2() as usize;
+        {
             let mut free = self.free[class].borrow_mut();
             if free.len() < KEPT_PER_CLASS / size(class) {
                 buf.clear();
@@ -54,7 +56,13 @@ impl Buffers {
 }
 
 const fn size(class: usize) -> usize {
-    SMALLEST << (2 * class)
+    SMALLEST << class
+}
+
+/// The smallest class with room for `least` bytes.
+const fn class_for(least: usize) -> Option<usize> {
+    let class = least.div_ceil(SMALLEST).next_power_of_two().trailing_zeros() as usize;
+    if class < CLASSES { Some(class) } else { None }
 }
 
 #[cfg(test)]
@@ -65,12 +73,21 @@ mod tests {
     fn a_buffer_comes_back() {
         let buffers = Buffers::default();
         let mut buf = buffers.take(5_000);
-        assert!(buf.capacity() >= 16 << 10);
+        assert!(buf.capacity() >= 8 << 10);
         buf.extend_from_slice(b"somebody's bytes");
         let place = buf.as_ptr();
         buffers.give(buf);
-        let again = buffers.take(10_000);
+        let again = buffers.take(8_000);
         assert_eq!((again.as_ptr(), again.len()), (place, 0));
+    }
+
+    #[test]
+    fn classes_hold_what_is_asked_for() {
+        for least in [0, 1, 2_048, 2_049, 4_096, 100_000, 4 << 20] {
+            let class = class_for(least).unwrap();
+            assert!(size(class) >= least && (class == 0 || size(class - 1) < least), "{least}");
+        }
+        assert_eq!(class_for((4 << 20) + 1), None);
     }
 
     #[test]

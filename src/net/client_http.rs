@@ -1,10 +1,13 @@
 //! One client connection: requests in order, each read whole, answered, and only then the next.
 
 use crate::logic::call::Id;
+use crate::logic::explain::Trail;
 use crate::logic::fault::{Fault, HttpFault};
 use crate::logic::snapshot::{GatewayIx, Server};
 use crate::logic::units::{Nanos, SECOND};
+use crate::net::buffers::SMALLEST;
 use crate::net::exchange::{self, Context};
+use crate::net::inbox::Inbox;
 use crate::net::reply::{self, BatchReply, Frame, Reply};
 use crate::net::ring::{self, Cut, Stream};
 use crate::net::shard::{Current, LAST_REQUEST_NS, Presence, Shard};
@@ -15,6 +18,8 @@ use crate::wire::http1_request::{ContentType, Framing, RequestHead, Verb, reques
 use crate::wire::http1_write::CONTINUE;
 use crate::wire::jsonrpc::{self, Batch, Message};
 use futures_util::StreamExt;
+use std::cell::RefCell;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -24,16 +29,16 @@ const DRAINED_BODY_MAX: u64 = 64 << 10;
 /// in a reset (RFC 9112, 9.6).
 const LINGER_NS: Nanos = SECOND;
 const LINGER_BYTES: usize = 1 << 20;
-/// An idle connection keeps a buffer of at most this size.
-const IDLE_BUFFER_MAX: usize = 4 << 10;
+/// Pipelined requests that are answered in a row before others get their turn.
+const PIPELINED_BURST: u32 = 64;
 
 /// Serves a client until either side has had enough.
-pub async fn serve(shard: Rc<Shard>, stream: Stream, presence: Presence) {
-    let buf = shard.buffers.take(0);
-    let mut connection = Connection { shard, stream, presence, buf, now_ns: ring::now() };
+pub async fn serve(shard: Rc<Shard>, stream: Stream, peer: IpAddr, presence: Presence) {
+    let inbox = Inbox::new(&shard.buffers);
+    let mut connection = Connection { shard, stream, presence, inbox, now_ns: ring::now(), unread: 0, peer };
     while let Next::Request = connection.request().await {}
-    let Connection { shard, buf, .. } = connection;
-    shard.buffers.give(buf);
+    let Connection { shard, inbox, .. } = connection;
+    inbox.close(&shard.buffers);
 }
 
 struct Connection {
@@ -41,9 +46,13 @@ struct Connection {
     stream: Stream,
     presence: Presence,
     /// What was read and not yet answered.
-    buf: Vec<u8>,
+    inbox: Inbox,
     /// When something last happened here.
     now_ns: Nanos,
+    /// Requests that were answered since something was last read.
+    unread: u32,
+    /// Who it is.
+    peer: IpAddr,
 }
 
 enum Next {
@@ -69,6 +78,9 @@ struct Ask {
     head_only: bool,
     expect_continue: bool,
     traceparent: Option<Range<usize>>,
+    request_id: Option<Range<usize>>,
+    /// The caller asks how its Call was decided, and may.
+    explain: bool,
 }
 
 impl Connection {
@@ -78,56 +90,72 @@ impl Connection {
         let ask = match self.head(&current).await {
             Ok(Some(ask)) => ask,
             Ok(None) => return Next::Close,
-            Err(fault) => return self.hang_up(fault, true, false).await,
+            Err(fault) => return Box::pin(self.hang_up(fault, None)).await,
         };
         if let Want::Nothing(fault) = ask.want
             && (ask.expect_continue || !is_short(ask.framing))
         {
-            return self.hang_up(fault, ask.http11, ask.head_only).await;
+            return Box::pin(self.hang_up(fault, Some(&ask))).await;
         }
         let (body, next) = match self.body(current.server(), &ask).await {
             Ok(Some(body)) => body,
             Ok(None) => return Next::Close,
-            Err(fault) => return self.hang_up(fault, ask.http11, ask.head_only).await,
+            Err(fault) => return Box::pin(self.hang_up(fault, Some(&ask))).await,
         };
         self.now_ns = ring::now();
         // Nothing is awaited from the client now: an old deadline must not cut it while a node thinks.
-        self.stream.disarm();
-        let keep_alive = ask.keep_alive && !self.shard.draining.get();
-        let mut frame = Frame { keep_alive, http11: ask.http11, head_only: ask.head_only };
-        let reply = self.answer(&current, &ask, body, &mut frame).await;
-        if !self.write(current.server(), reply).await || !frame.keep_alive {
-            self.linger().await;
+        self.stream.look_after(self.now_ns);
+        let (reply, keep_alive) = self.answer(&current, &ask, body).await;
+        if !self.write(current.server(), reply).await || !keep_alive {
+            Box::pin(self.linger()).await;
             return Next::Close;
         }
-        self.consume(next);
+        self.answered(next).await;
         Next::Request
     }
 
-    async fn answer(&mut self, current: &Current, ask: &Ask, body: Range<usize>, frame: &mut Frame) -> Reply {
+    /// The answer, and whether the connection goes on after it.
+    async fn answer(&self, current: &Current, ask: &Ask, body: Range<usize>) -> (Reply, bool) {
         let buffers = &self.shard.buffers;
-        match ask.want {
+        let made = reply::made_request_id(self.shard.random());
+        let mut frame = Frame {
+            keep_alive: ask.keep_alive && !self.shard.draining(),
+            http11: ask.http11,
+            head_only: ask.head_only,
+            request_id: self.text(&ask.request_id).unwrap_or(std::str::from_utf8(&made).unwrap_or_default()),
+            extra: b"",
+        };
+        let reply = match ask.want {
             Want::Call(gateway) => {
-                let traceparent = ask.traceparent.clone().and_then(|place| std::str::from_utf8(&self.buf[place]).ok());
+                let caller = self.stream.watch();
+                let trail = ask.explain.then(Box::<RefCell<Trail>>::default);
                 let context = Context {
                     shard: &self.shard,
                     current,
                     gateway,
-                    traceparent,
+                    traceparent: self.text(&ask.traceparent),
                     first_draw: None,
                     started_ns: self.now_ns,
+                    caller: &caller,
+                    trail: trail.as_deref(),
                 };
-                respond(context, &self.buf[body], frame).await
+                respond(context, &self.inbox.bytes()[body], &mut frame).await
             }
             Want::Health => {
                 let healthy = self.shard.world.lifecycle.phase() == Phase::Running;
-                reply::health(buffers, *frame, healthy)
+                reply::health(buffers, frame, healthy)
             }
             Want::Nothing(fault) => {
                 self.shard.cells(&current.live).refused(fault.status());
-                reply::fault(buffers, *frame, b"null", Fault::Http(fault), 0)
+                reply::fault(buffers, frame, b"null", Fault::Http(fault), 0, None)
             }
-        }
+        };
+        (reply, frame.keep_alive)
+    }
+
+    /// A piece of the head that is being answered.
+    fn text(&self, place: &Option<Range<usize>>) -> Option<&str> {
+        std::str::from_utf8(self.inbox.bytes().get(place.clone()?)?).ok()
     }
 
     /// Reads a head; `None` = the client left, or was idle for too long.
@@ -136,19 +164,19 @@ impl Connection {
         let limits = HeadLimits { bytes: server.max_header_bytes, headers: server.max_headers };
         let mut scanned = 0;
         let mut begun = false;
-        if self.buf.is_empty() {
+        if self.inbox.is_empty() {
             self.presence.idle(true);
-            let last = self.shard.draining.get().then_some(LAST_REQUEST_NS);
+            let last = self.shard.draining().then_some(LAST_REQUEST_NS);
             let patience_ns = server.idle_timeout_ns.min(last.unwrap_or(Nanos::MAX));
             self.stream.arm(self.now_ns + patience_ns, Cut::Read, self.now_ns);
         }
         loop {
-            if !self.buf.is_empty() {
-                if let Some(head) = request_head(&self.buf, scanned, &limits)? {
+            if !self.inbox.is_empty() {
+                if let Some(head) = request_head(self.inbox.bytes(), scanned, &limits)? {
                     self.presence.idle(false);
                     return Ok(Some(self.ask(current, &head)));
                 }
-                scanned = self.buf.len();
+                scanned = self.inbox.len();
                 if !begun {
                     begun = true;
                     self.presence.idle(false);
@@ -165,7 +193,7 @@ impl Connection {
 
     fn ask(&self, current: &Current, head: &RequestHead<'_>) -> Ask {
         let place = |text: &str| {
-            let from = text.as_ptr() as usize - self.buf.as_ptr() as usize;
+            let from = text.as_ptr() as usize - self.inbox.bytes().as_ptr() as usize;
             from..from + text.len()
         };
         Ask {
@@ -177,13 +205,15 @@ impl Connection {
             head_only: head.verb == Verb::Head,
             expect_continue: head.expect_continue,
             traceparent: head.traceparent.map(place),
+            request_id: head.request_id.map(place),
+            explain: head.explain && current.server().explains_to(self.peer),
         }
     }
 
     /// Reads the body: where it is, and where the next request begins. `None` = the client left.
     async fn body(&mut self, server: &Server, ask: &Ask) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
         let start = ask.head_len;
-        let here = self.buf.len() - start;
+        let here = self.inbox.len() - start;
         let complete = match ask.framing {
             Framing::Empty => return Ok(Some((start..start, start))),
             Framing::Length(length) if length > server.max_request_bytes as u64 => {
@@ -195,7 +225,7 @@ impl Connection {
         if !complete {
             let now_ns = ring::now();
             self.stream.arm(now_ns + server.body_timeout_ns, Cut::Read, now_ns);
-            if ask.expect_continue && here == 0 && !self.say_continue(server).await {
+            if ask.expect_continue && here == 0 && !Box::pin(self.say_continue(server)).await {
                 return Ok(None);
             }
         }
@@ -216,10 +246,10 @@ impl Connection {
 
     async fn counted(&mut self, start: usize, length: usize) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
         let end = start + length;
-        while self.buf.len() < end {
+        while self.inbox.len() < end {
             // Doubling instead of trusting the announced length: memory follows what really arrives.
-            let missing = end - self.buf.len();
-            if !self.read(missing.min(self.buf.len().max(IDLE_BUFFER_MAX))).await {
+            let missing = end - self.inbox.len();
+            if !self.read(missing.min(self.inbox.len().max(SMALLEST))).await {
                 return self.gone();
             }
         }
@@ -230,7 +260,7 @@ impl Connection {
         let mut decoder = Chunked::default();
         let mut end = start;
         loop {
-            let progress = decoder.decode(&mut self.buf[end..]).map_err(|bad| HttpFault::BadRequest(bad.words()))?;
+            let progress = decoder.decode(self.inbox.tail(end)).map_err(|bad| HttpFault::BadRequest(bad.words()))?;
             let next = end + progress.consumed;
             end += progress.produced;
             if end - start > limit {
@@ -239,7 +269,7 @@ impl Connection {
             if progress.done {
                 return Ok(Some((start..end, next)));
             }
-            self.buf.truncate(end);
+            self.inbox.truncate(end);
             if !self.read(1).await {
                 return self.gone();
             }
@@ -253,13 +283,8 @@ impl Connection {
 
     /// Reads once, with room for at least `wanted` bytes; `false` = nothing more will come.
     async fn read(&mut self, wanted: usize) -> bool {
-        let buf = std::mem::take(&mut self.buf);
-        let filled = buf.len();
-        let least = if buf.capacity() >= filled + wanted { buf.capacity() } else { (filled + wanted).max(2 * filled) };
-        let buf = self.shard.buffers.grow(buf, least);
-        let (read, buf) = self.stream.read(buf).await;
-        self.buf = buf;
-        matches!(read, Ok(n) if n > 0)
+        self.unread = 0;
+        self.inbox.read(&mut self.stream, &self.shard.buffers, wanted).await
     }
 
     async fn write(&mut self, server: &Server, reply: Reply) -> bool {
@@ -273,12 +298,20 @@ impl Connection {
     }
 
     /// Answers a request after which the next one can't be found, and closes.
-    async fn hang_up(&mut self, fault: HttpFault, http11: bool, head_only: bool) -> Next {
+    async fn hang_up(&mut self, fault: HttpFault, ask: Option<&Ask>) -> Next {
         let current = self.shard.current();
         self.shard.cells(&current.live).refused(fault.status());
         self.stream.forgive();
-        let frame = Frame { keep_alive: false, http11, head_only };
-        let reply = reply::fault(&self.shard.buffers, frame, b"null", Fault::Http(fault), 0);
+        let made = reply::made_request_id(self.shard.random());
+        let id = ask.and_then(|ask| self.text(&ask.request_id));
+        let frame = Frame {
+            keep_alive: false,
+            http11: ask.is_none_or(|ask| ask.http11),
+            head_only: ask.is_some_and(|ask| ask.head_only),
+            request_id: id.unwrap_or(std::str::from_utf8(&made).unwrap_or_default()),
+            extra: b"",
+        };
+        let reply = reply::fault(&self.shard.buffers, frame, b"null", Fault::Http(fault), 0, None);
         if self.write(current.server(), reply).await {
             self.linger().await;
         }
@@ -293,25 +326,24 @@ impl Connection {
         self.stream.arm(now_ns + LINGER_NS, Cut::Both, now_ns);
         let mut heard = 0;
         while heard < LINGER_BYTES {
-            self.buf.clear();
+            self.inbox.clear();
             if !self.read(1).await {
                 return;
             }
-            heard += self.buf.len();
+            heard += self.inbox.len();
         }
     }
 
-    /// Forgets the answered request; what follows it stays.
-    fn consume(&mut self, next: usize) {
+    /// The request is answered; what follows it stays. Many that need no node, in one buffer, must not
+    /// keep the shard from everybody else.
+    async fn answered(&mut self, next: usize) {
         self.now_ns = ring::now();
-        let rest = self.buf.len() - next;
-        if rest == 0 && self.buf.capacity() > IDLE_BUFFER_MAX {
-            let small = self.shard.buffers.take(0);
-            self.shard.buffers.give(std::mem::replace(&mut self.buf, small));
-            return;
+        self.inbox.answered(next, &self.shard.buffers);
+        self.unread += 1;
+        if self.unread >= PIPELINED_BURST {
+            self.unread = 0;
+            Box::pin(ring::sleep(1)).await;
         }
-        self.buf.copy_within(next.., 0);
-        self.buf.truncate(rest);
     }
 }
 
@@ -349,14 +381,18 @@ fn is_short(framing: Framing) -> bool {
 }
 
 /// The answer to a body.
-async fn respond(context: Context<'_>, body: &[u8], frame: &mut Frame) -> Reply {
+async fn respond(context: Context<'_>, body: &[u8], frame: &mut Frame<'_>) -> Reply {
     let buffers = &context.shard.buffers;
-    let reply = |frame: &Frame, id: &[u8], answer| reply::single(buffers, *frame, id, answer);
+    let reply = |frame: &Frame<'_>, id: &[u8], answer| reply::single(buffers, *frame, id, answer);
     match jsonrpc::parse(body, context.current.server().max_batch) {
         Ok(Message::Single(Ok(call))) => {
             let answer = exchange::call(context, &call).await;
-            frame.keep_alive &= !context.shard.draining.get();
-            reply(frame, call.id.bytes(), answer)
+            frame.keep_alive &= !context.shard.draining();
+            let Some(trail) = context.trail else { return reply(frame, call.id.bytes(), answer) };
+            let source = matches!(answer, exchange::Answer::Node { .. }).then_some("upstream");
+            let snapshot = &context.current.live.snapshot;
+            let extra = reply::explanation(snapshot, context.gateway, &trail.borrow(), source);
+            reply(&Frame { extra: &extra, ..*frame }, call.id.bytes(), answer)
         }
         Ok(Message::Single(Err(refused))) => {
             reply(frame, refused.id.bytes(), exchange::invalid(context, Fault::InvalidRequest(refused.why)))
@@ -367,7 +403,7 @@ async fn respond(context: Context<'_>, body: &[u8], frame: &mut Frame) -> Reply 
     }
 }
 
-async fn batch(context: Context<'_>, batch: Batch<'_>, frame: &mut Frame) -> Reply {
+async fn batch(context: Context<'_>, batch: Batch<'_>, frame: &mut Frame<'_>) -> Reply {
     let server = context.current.server();
     let context = Context { first_draw: Some(context.shard.random()), ..context };
     let members: Vec<_> = batch.iter().collect();
@@ -384,6 +420,21 @@ async fn batch(context: Context<'_>, batch: Batch<'_>, frame: &mut Frame) -> Rep
     while let Some((id, answer)) = answers.next().await {
         replies.push(id.bytes(), answer);
     }
-    frame.keep_alive &= !context.shard.draining.get();
+    frame.keep_alive &= !context.shard.draining();
     replies.finish(*frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_task<A, B, C, D, F>(_: impl Fn(A, B, C, D) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        let task = size_of_task(serve);
+        assert!(task <= 3_400, "the task of a connection takes {task} bytes");
+    }
 }

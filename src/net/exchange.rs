@@ -1,17 +1,24 @@
 //! One Call from its plan to its answer: the one function that calls all the others and decides nothing.
 
 use crate::logic::call::Call;
+use crate::logic::circuit::PERMIT_SLACK_NS;
+use crate::logic::explain::{Step, Trail};
 use crate::logic::failover::{Action, CallMachine, Event, Finish};
 use crate::logic::fault::{Fault, Outcome, Reason};
-use crate::logic::methods::MethodId;
+use crate::logic::methods::{Family, MethodId};
 use crate::logic::routing::{self, Plan};
 use crate::logic::snapshot::{EndpointIx, Gateway, GatewayIx, Route};
 use crate::logic::units::Nanos;
 use crate::logic::verdict::{self, Body, CircuitNote, Response, Verdict};
+use crate::net::buffers::HEADROOM;
+use crate::net::look_up::{Name, look_up, said};
+use crate::net::ring::Watch;
 use crate::net::shard::{Current, Shard};
 use crate::net::upstream::{self, Ended, Incoming, Place, Request};
 use crate::wire::jsonrpc::{BadAnswer, Checked, check};
+use std::cell::RefCell;
 use std::ops::Range;
+use std::rc::Rc;
 
 /// What the caller gets.
 #[derive(Debug)]
@@ -38,6 +45,8 @@ pub enum Answer {
         fault: Fault,
         /// Attempts that were made.
         attempts: u32,
+        /// The transaction whose outcome is unknown.
+        transaction: Option<Name>,
     },
     /// A notification: nothing.
     Silent,
@@ -60,6 +69,10 @@ pub struct Context<'a> {
     pub first_draw: Option<u64>,
     /// When the Exchange's last byte arrived; in a batch: when the member's turn came.
     pub started_ns: Nanos,
+    /// The caller's connection.
+    pub caller: &'a Rc<Watch>,
+    /// Where the attempts are noted, if the caller asked to be told.
+    pub trail: Option<&'a RefCell<Trail>>,
 }
 
 /// A response whose body was read and checked.
@@ -81,6 +94,9 @@ pub async fn call(context: Context<'_>, call: &Call<'_>) -> Answer {
                 Some(inflight) => inflight,
                 None => return refuse(context, gateway, method, call.is_notification(), Fault::Overloaded),
             };
+            if let Some(trail) = context.trail {
+                trail.borrow_mut().route = Some(plan.route);
+            }
             let (answer, ended_ns) = run(context, gateway, plan, call).await;
             (usize::from(plan.route.0), answer, ended_ns)
         }
@@ -101,7 +117,7 @@ pub fn invalid(context: Context<'_>, fault: Fault) -> Answer {
 fn refuse(context: Context<'_>, gateway: &Gateway, method: MethodId, notification: bool, fault: Fault) -> Answer {
     let rows = &context.current.live.counters.routes[usize::from(context.gateway.0)];
     rows[gateway.routes.len()][context.shard.index].called(method, fault.outcome(), 0);
-    if notification { Answer::Silent } else { Answer::Fault { fault, attempts: 0 } }
+    if notification { Answer::Silent } else { Answer::Fault { fault, attempts: 0, transaction: None } }
 }
 
 /// The loop of attempts.
@@ -112,13 +128,22 @@ async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, call: &Call<'_
     let mut machine = CallMachine::new(route, plan.class, call.is_notification(), context.first_draw);
     let mut now_ns = context.started_ns;
     let (mut reply, mut kept) = (None, None);
+    let mut name = None;
     let finish = loop {
         match machine.next(route, board, now_ns, &mut || shard.random()) {
             Action::Finish(finish) => break finish,
             // Each attempt is awaited where it is started, so none can be under way here.
             Action::Await => break Finish::Fault(Fault::Overloaded),
+            Action::LookUp { endpoint, until_ns } => {
+                // The machine asks only for what was named.
+                let Some(name) = &name else { break Finish::Fault(Fault::Overloaded) };
+                // Boxed: rare, and its state would make each connection's task larger.
+                let asked = Box::pin(look_up(context, gateway.family, endpoint, name, until_ns, now_ns)).await;
+                now_ns = asked.1;
+                machine.feed(Event::LookedUp(asked.0));
+            }
             Action::Attempt { endpoint, until_ns, probe } => {
-                let permit = match probe.then(|| board.take_permit(endpoint, now_ns, until_ns)) {
+                let permit = match probe.then(|| board.take_permit(endpoint, now_ns, until_ns + PERMIT_SLACK_NS)) {
                     Some(Err(until_ns)) => {
                         machine.feed(Event::Refused { until_ns });
                         continue;
@@ -129,10 +154,21 @@ async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, call: &Call<'_
                 let begun_ns = now_ns;
                 let (ended, sent_id) = send(context, endpoint, plan, call, until_ns, now_ns).await;
                 now_ns = ended.at_ns;
+                if ended.lost_send {
+                    machine.feed(Event::LostSend);
+                    christen(&mut machine, &mut name, gateway.family, call);
+                }
+                if context.caller.gone() {
+                    machine.feed(Event::CallerGone);
+                }
                 let (verdict, note, received) = judged(gateway, call, sent_id, ended);
                 board.note(endpoint, shard.index, note, permit, now_ns, shard.random());
                 count(context, endpoint, verdict, now_ns.saturating_sub(begun_ns));
-                machine.feed(Event::Judged(verdict));
+                if let Some(trail) = context.trail {
+                    trail.borrow_mut().push(Step { endpoint, verdict, took_ns: now_ns.saturating_sub(begun_ns) });
+                }
+                machine.feed(event(gateway.family, machine.in_doubt() && name.is_some(), verdict, received.as_ref()));
+                christen(&mut machine, &mut name, gateway.family, call);
                 match verdict {
                     Verdict::Final => reply = received,
                     Verdict::Failed(failure) if failure.keep => recycle(shard, std::mem::replace(&mut kept, received)),
@@ -144,13 +180,50 @@ async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, call: &Call<'_
     let answer = match finish {
         Finish::Reply => deliver(reply.take()),
         Finish::Kept => deliver(kept.take()),
-        Finish::Fault(fault) => Answer::Fault { fault, attempts: u32::from(machine.attempts()) },
+        Finish::Taken => taken(shard, name.as_ref()),
+        Finish::Fault(fault) => {
+            let transaction = name.filter(|_| matches!(fault, Fault::OutcomeUnknown { .. }));
+            Answer::Fault { fault, attempts: u32::from(machine.attempts()), transaction }
+        }
         Finish::Silent => Answer::Silent,
         Finish::Abandoned => Answer::Abandoned,
     };
     recycle(shard, reply);
     recycle(shard, kept);
     (answer, now_ns)
+}
+
+/// Finds out what a transaction in doubt is called, once: hashing is only paid for where it is of use.
+fn christen(machine: &mut CallMachine, name: &mut Option<Name>, family: Family, call: &Call<'_>) {
+    if machine.in_doubt() && name.is_none() {
+        *name = Name::of(family, call.params);
+        if name.is_some() {
+            machine.named();
+        }
+    }
+}
+
+/// What the machine is told about an attempt: its verdict, or what a node's error says about a transaction
+/// that may have been taken before.
+fn event(family: Family, in_doubt: bool, verdict: Verdict, received: Option<&Received>) -> Event {
+    match (verdict, received) {
+        (Verdict::Final, Some(Received { incoming, checked: Checked::Error { value, .. } })) if in_doubt => {
+            let from = incoming.body.start;
+            Event::Spoke(said(family, &incoming.buf[from + value.start..from + value.end]))
+        }
+        _ => Event::Judged(verdict),
+    }
+}
+
+/// The success that an earlier attempt earned: the transaction's name as the result.
+fn taken(shard: &Shard, name: Option<&Name>) -> Answer {
+    let mut buf = shard.buffers.take(2 * HEADROOM);
+    buf.resize(HEADROOM, 0);
+    buf.push(b'"');
+    buf.extend_from_slice(name.map_or("", Name::text).as_bytes());
+    buf.push(b'"');
+    let value = HEADROOM..buf.len();
+    Answer::Node { buf, value, is_error: false }
 }
 
 async fn send(
@@ -161,25 +234,30 @@ async fn send(
     until_ns: Nanos,
     now_ns: Nanos,
 ) -> (Ended, u64) {
-    let Context { shard, current, .. } = context;
-    let at = usize::from(endpoint.0);
-    let sent_id = call.upstream_id(shard.next_id());
-    let place = Place {
-        endpoint: &current.live.snapshot.endpoints[at],
-        addresses: &current.live.addresses[at],
-        upstream: &current.upstreams[at],
-        cells: shard.endpoint_cells(&current.live, at),
-        buffers: &shard.buffers,
-        response_max: current.server().max_response_bytes,
-    };
+    let sent_id = call.upstream_id(context.shard.next_id());
     let request = Request {
         id: (!call.is_notification()).then_some(sent_id),
         method: &call.method,
         params: call.params,
         traceparent: context.traceparent,
         replayable: plan.class.replayable() && !call.is_notification(),
+        caller: plan.class.ends_with_caller().then_some(context.caller),
     };
-    (upstream::attempt(place, request, until_ns, now_ns).await, sent_id)
+    (upstream::attempt(place(context, endpoint), request, until_ns, now_ns).await, sent_id)
+}
+
+/// Everything about an Endpoint that an attempt needs.
+pub fn place(context: Context<'_>, endpoint: EndpointIx) -> Place<'_> {
+    let Context { shard, current, .. } = context;
+    let at = usize::from(endpoint.0);
+    Place {
+        endpoint: &current.live.snapshot.endpoints[at],
+        addresses: &current.live.addresses[at],
+        upstream: &current.upstreams[at],
+        cells: shard.endpoint_cells(&current.live, at),
+        buffers: &shard.buffers,
+        response_max: current.server().max_response_bytes,
+    }
 }
 
 /// Checks and judges what came back.
@@ -220,7 +298,8 @@ fn count(context: Context<'_>, endpoint: EndpointIx, verdict: Verdict, took_ns: 
 fn deliver(received: Option<Received>) -> Answer {
     // The machine asks for a reply only after a verdict that kept one.
     let Some(Received { incoming, checked }) = received else {
-        return Answer::Fault { fault: Fault::OutcomeUnknown { reason: Reason::InvalidResponse }, attempts: 1 };
+        let fault = Fault::OutcomeUnknown { reason: Reason::InvalidResponse };
+        return Answer::Fault { fault, attempts: 1, transaction: None };
     };
     let (buf, from) = (incoming.buf, incoming.body.start);
     match checked {

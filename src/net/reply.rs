@@ -1,9 +1,13 @@
 //! Answers as bytes for a client: heads and envelopes around the node's own bytes, in place where they fit.
 
 use crate::logic::batch::BatchHead;
+use crate::logic::explain::Trail;
 use crate::logic::fault::{Fault, HttpFault};
+use crate::logic::snapshot::{EndpointIx, GatewayIx, Snapshot};
+use crate::logic::units::MS;
 use crate::net::buffers::{Buffers, HEADROOM};
 use crate::net::exchange::Answer;
+use crate::net::look_up::Name;
 use crate::wire::http1_write::{Announced, Head, ResponseWriter};
 use crate::wire::jsonrpc::{write_answer_prefix, write_fault};
 
@@ -18,24 +22,66 @@ pub struct Reply {
 
 /// What a reply says about its connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Frame {
+pub struct Frame<'a> {
     /// It stays open.
     pub keep_alive: bool,
     /// The request was HTTP/1.1.
     pub http11: bool,
     /// The request was HEAD: an answer tells the length of its body, and leaves it out.
     pub head_only: bool,
+    /// The caller's own `X-Request-Id`, or one that was made.
+    pub request_id: &'a str,
+    /// More header lines, each with its CRLF.
+    pub extra: &'a [u8],
 }
 
-impl Frame {
-    fn head(self, status: u16, body: Option<usize>) -> ResponseWriter<'static> {
+impl<'a> Frame<'a> {
+    fn head(self, status: u16, body: Option<usize>) -> ResponseWriter<'a> {
         let head = ResponseWriter::new(status, body.map(Announced::json));
-        ResponseWriter { keep_alive: self.keep_alive, http11: self.http11, ..head }
+        let Frame { keep_alive, http11, request_id, extra, .. } = self;
+        ResponseWriter { keep_alive, http11, request_id: Some(request_id), extra, ..head }
     }
 }
 
+/// An id for a request that came without one, from a random number.
+pub fn made_request_id(random: u64) -> [u8; 16] {
+    let digit = |at: u32| b"0123456789abcdef"[(random >> (60 - 4 * at)) as usize & 15];
+    std::array::from_fn(|at| digit(at as u32))
+}
+
+/// How a Call was decided, as header lines.
+pub fn explanation(snapshot: &Snapshot, gateway: GatewayIx, trail: &Trail, source: Option<&str>) -> Vec<u8> {
+    let id = |endpoint: EndpointIx| &snapshot.endpoints[usize::from(endpoint.0)].id;
+    let mut lines = String::new();
+    let mut line = |name: &str, value: &str| {
+        lines.push_str(name);
+        lines.push_str(": ");
+        lines.push_str(value);
+        lines.push_str("\r\n");
+    };
+    if let Some(route) = trail.route {
+        line("Ringway-Route", &snapshot.gateways[usize::from(gateway.0)].routes[usize::from(route.0)].id);
+    }
+    if let Some(last) = trail.steps().last() {
+        line("Ringway-Endpoint", id(last.endpoint));
+    }
+    line("Ringway-Attempts", &trail.steps().count().to_string());
+    let told = trail.steps().map(|step| {
+        let ((outcome, certainty), ms) = (step.words(), step.took_ns / MS);
+        format!("{} {outcome} {certainty} {ms}ms", id(step.endpoint))
+    });
+    let told: Vec<String> = told.collect();
+    if !told.is_empty() {
+        line("Ringway-Trail", &told.join(", "));
+    }
+    if let Some(source) = source {
+        line("Ringway-Source", source);
+    }
+    lines.into_bytes()
+}
+
 /// The answer to a single Call with this id.
-pub fn single(buffers: &Buffers, frame: Frame, id: &[u8], answer: Answer) -> Reply {
+pub fn single(buffers: &Buffers, frame: Frame<'_>, id: &[u8], answer: Answer) -> Reply {
     match answer {
         Answer::Node { mut buf, value, is_error } => {
             // The value stays where the kernel put it: its envelope is written around it.
@@ -57,7 +103,9 @@ pub fn single(buffers: &Buffers, frame: Frame, id: &[u8], answer: Answer) -> Rep
             buffers.give(front);
             reply
         }
-        Answer::Fault { fault, attempts } => self::fault(buffers, frame, id, fault, attempts),
+        Answer::Fault { fault, attempts, transaction } => {
+            self::fault(buffers, frame, id, fault, attempts, transaction.as_ref().map(Name::text))
+        }
         Answer::Silent | Answer::Abandoned => bare(buffers, frame, 204),
     }
 }
@@ -77,10 +125,17 @@ fn in_front(buffers: &Buffers, mut buf: Vec<u8>, at: usize, front: &[u8]) -> Rep
 }
 
 /// A gateway-made error.
-pub fn fault(buffers: &Buffers, frame: Frame, id: &[u8], fault: Fault, attempts: u32) -> Reply {
+pub fn fault(
+    buffers: &Buffers,
+    frame: Frame<'_>,
+    id: &[u8],
+    fault: Fault,
+    attempts: u32,
+    transaction: Option<&str>,
+) -> Reply {
     let mut buf = buffers.take(2 * HEADROOM + id.len());
     buf.resize(HEADROOM, 0);
-    write_fault(&mut buf, id, &fault, attempts);
+    write_fault(&mut buf, id, &fault, attempts, transaction);
     let mut head = frame.head(fault.http_status(), Some(buf.len() - HEADROOM));
     head.retry_after_s = fault.retry_after_s();
     if let Fault::Http(HttpFault::MethodNotAllowed(allow)) = fault {
@@ -94,7 +149,7 @@ pub fn fault(buffers: &Buffers, frame: Frame, id: &[u8], fault: Fault, attempts:
 }
 
 /// The health answer.
-pub fn health(buffers: &Buffers, frame: Frame, healthy: bool) -> Reply {
+pub fn health(buffers: &Buffers, frame: Frame<'_>, healthy: bool) -> Reply {
     let mut buf = buffers.take(2 * HEADROOM);
     buf.resize(HEADROOM, 0);
     buf.extend_from_slice(if healthy { b"{\"status\":\"ok\"}\n" } else { b"{\"status\":\"draining\"}\n" });
@@ -107,7 +162,7 @@ pub fn health(buffers: &Buffers, frame: Frame, healthy: bool) -> Reply {
 }
 
 /// An answer without a body.
-pub fn bare(buffers: &Buffers, frame: Frame, status: u16) -> Reply {
+pub fn bare(buffers: &Buffers, frame: Frame<'_>, status: u16) -> Reply {
     let mut buf = buffers.take(HEADROOM);
     frame.head(status, None).write(&mut buf);
     Reply { buf, from: 0 }
@@ -146,7 +201,7 @@ impl<'b> BatchReply<'b> {
         let answer = match answer {
             Answer::Node { buf, value, .. } if self.is_full(value.len() + id.len()) => {
                 self.buffers.give(buf);
-                Answer::Fault { fault: Fault::ResponseTooLarge, attempts: 1 }
+                Answer::Fault { fault: Fault::ResponseTooLarge, attempts: 1, transaction: None }
             }
             other => other,
         };
@@ -168,8 +223,8 @@ impl<'b> BatchReply<'b> {
                 self.buf.extend_from_slice(&buf[body]);
                 self.buffers.give(buf);
             }
-            Answer::Fault { fault: said, attempts } => {
-                write_fault(&mut self.buf, id, &said, attempts);
+            Answer::Fault { fault: said, attempts, transaction } => {
+                write_fault(&mut self.buf, id, &said, attempts, transaction.as_ref().map(Name::text));
                 fault = Some(said);
             }
             Answer::Silent | Answer::Abandoned => {}
@@ -191,7 +246,7 @@ impl<'b> BatchReply<'b> {
     }
 
     /// The whole reply.
-    pub fn finish(mut self, frame: Frame) -> Reply {
+    pub fn finish(mut self, frame: Frame<'_>) -> Reply {
         if self.head.answers == 0 {
             self.buffers.give(self.buf);
             return bare(self.buffers, frame, 204);
@@ -207,7 +262,7 @@ impl<'b> BatchReply<'b> {
 mod tests {
     use super::*;
 
-    const FRAME: Frame = Frame { keep_alive: true, http11: true, head_only: false };
+    const FRAME: Frame<'_> = Frame { keep_alive: true, http11: true, head_only: false, request_id: "r-1", extra: b"" };
 
     fn node(front: usize, value: &[u8]) -> Answer {
         let mut buf = vec![b'#'; front];
@@ -223,7 +278,7 @@ mod tests {
     #[test]
     fn the_nodes_bytes_keep_their_place() {
         let buffers = Buffers::default();
-        let expected = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 40\r\n\r\n\
+        let expected = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 40\r\nX-Request-Id: r-1\r\n\r\n\
                         {\"jsonrpc\":\"2.0\",\"id\":1.50,\"result\":\"0x1\"}";
         // With room in front of the value, and without.
         for front in [300, 10] {
@@ -242,7 +297,7 @@ mod tests {
         batch.push(b"1", node(300, b"\"a\""));
         batch.push(b"null", Answer::Silent);
         batch.push(b"2", node(300, &[b'9'; 100]));
-        batch.push(b"3", Answer::Fault { fault: Fault::NoTarget, attempts: 0 });
+        batch.push(b"3", Answer::Fault { fault: Fault::NoTarget, attempts: 0, transaction: None });
         let reply = batch.finish(FRAME);
         let body = text(&reply).split_once("\r\n\r\n").unwrap().1;
         let answers: Vec<serde_json::Value> = serde_json::from_str(body).unwrap();
@@ -258,7 +313,7 @@ mod tests {
         let buffers = Buffers::default();
         let mut batch = BatchReply::new(&buffers, 1_000);
         batch.push(b"null", Answer::Silent);
-        assert_eq!(text(&batch.finish(FRAME)), "HTTP/1.1 204 No Content\r\n\r\n");
+        assert_eq!(text(&batch.finish(FRAME)), "HTTP/1.1 204 No Content\r\nX-Request-Id: r-1\r\n\r\n");
     }
 
     #[test]
@@ -267,7 +322,7 @@ mod tests {
         let whole = health(&buffers, FRAME, true);
         let head = health(&buffers, Frame { head_only: true, ..FRAME }, true);
         assert!(text(&whole).starts_with(text(&head)));
-        assert!(text(&head).ends_with("Content-Length: 16\r\n\r\n"));
+        assert!(text(&head).ends_with("Content-Length: 16\r\nX-Request-Id: r-1\r\n\r\n"));
         assert_eq!(text(&whole).len(), text(&head).len() + 16);
     }
 }

@@ -28,8 +28,11 @@ use std::time::{Duration, Instant};
 /// How often deadlines are looked at: one fires at most so much late, and never early.
 pub const TICK_NS: Nanos = 10 * MS;
 const SLOTS: usize = 256;
-const HORIZON_NS: Nanos = TICK_NS * (SLOTS as u64 - 1);
 const NEVER: Nanos = u64::MAX;
+/// A deadline that never comes, but is visited all the same.
+const ALWAYS: Nanos = u64::MAX - 1;
+/// A socket with a deadline is visited at least so often: that is how late a reset of a waiting client is seen.
+const REVISIT_NS: Nanos = 500 * MS;
 
 /// Monotonic time since the process first asked.
 pub fn now() -> Nanos {
@@ -103,11 +106,12 @@ pub fn pin(cpu: usize) -> bool {
 
 /// Runs a task on this shard; a panic in it ends it, tells `on_panic`, and costs nobody else anything.
 pub fn spawn(task: impl Future<Output = ()> + 'static, on_panic: impl FnOnce() + 'static) {
-    monoio::spawn(async move {
-        if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+    // Combinators and no async block: a block would hold the task twice, as what it captured and as what it awaits.
+    monoio::spawn(AssertUnwindSafe(task).catch_unwind().map(move |ended| {
+        if ended.is_err() {
             on_panic();
         }
-    });
+    }));
 }
 
 /// Waits.
@@ -127,6 +131,9 @@ pub enum Cut {
     Read,
     /// Ends both directions.
     Both,
+    /// Ends nothing: looks whether the peer has reset the connection, again and again. What runs for such a
+    /// peer is cut.
+    Look,
 }
 
 /// The deadline of one socket. Arming one costs a store: it is looked at by the tick, and moved lazily.
@@ -136,6 +143,9 @@ pub struct Watch {
     visit_ns: Cell<Nanos>,
     cut: Cell<Cut>,
     fired: Cell<bool>,
+    gone: Cell<bool>,
+    /// What is cut when this peer is gone.
+    running: RefCell<Vec<Rc<Watch>>>,
 }
 
 impl Watch {
@@ -146,16 +156,20 @@ impl Watch {
             visit_ns: Cell::new(NEVER),
             cut: Cell::new(Cut::Both),
             fired: Cell::new(false),
+            gone: Cell::new(false),
+            running: RefCell::default(),
         })
     }
 
     fn arm(self: &Rc<Watch>, deadline_ns: Nanos, cut: Cut, now_ns: Nanos) {
+        debug_assert!(REVISIT_NS < TICK_NS * SLOTS as u64, "a visit lies within one turn of the wheel");
         self.cut.set(cut);
         self.deadline_ns.set(deadline_ns);
         let visit_ns = self.visit_ns.get();
         // Scheduled early enough already? That is the common case, and it costs nothing.
-        if visit_ns > deadline_ns.saturating_add(TICK_NS) && deadline_ns != NEVER {
-            let at = round_up(deadline_ns.clamp(now_ns + 1, now_ns + HORIZON_NS));
+        let late = visit_ns == NEVER || visit_ns > deadline_ns.saturating_add(TICK_NS);
+        if late && deadline_ns != NEVER {
+            let at = round_up(deadline_ns.clamp(now_ns + 1, now_ns + REVISIT_NS));
             WHEEL.with(|wheel| wheel.put(self.clone(), at));
         }
     }
@@ -167,6 +181,37 @@ impl Watch {
         }
     }
 
+    /// Whether the peer was seen to have reset the connection while others worked for it.
+    pub fn gone(&self) -> bool {
+        self.gone.get()
+    }
+
+    /// From now on `other` is cut when this peer is gone.
+    pub fn runs(&self, other: Rc<Watch>) {
+        self.running.borrow_mut().push(other);
+    }
+
+    /// `other` has ended by itself.
+    pub fn ran(&self, other: &Rc<Watch>) {
+        let mut running = self.running.borrow_mut();
+        if let Some(at) = running.iter().position(|one| Rc::ptr_eq(one, other)) {
+            running.swap_remove(at);
+        }
+    }
+
+    /// Looks whether the peer has reset the connection. An end of its writing alone is none: it may still read.
+    fn look(&self) {
+        // SAFETY: as in `cut`.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(self.fd.get()) };
+        if matches!(socket2::SockRef::from(&borrowed).take_error(), Ok(None)) {
+            return;
+        }
+        self.gone.set(true);
+        for other in self.running.take() {
+            other.cut(Cut::Both);
+        }
+    }
+
     /// Cuts the socket now: whatever waits on it ends.
     pub fn cut(&self, how: Cut) {
         let fd = self.fd.get();
@@ -175,7 +220,11 @@ impl Watch {
         }
         // SAFETY: `fd` is this watch's socket: the Stream that owns it sets it to -1 before it lets go of it.
         let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-        let how = if how == Cut::Read { Shutdown::Read } else { Shutdown::Both };
+        let how = match how {
+            Cut::Read => Shutdown::Read,
+            Cut::Both => Shutdown::Both,
+            Cut::Look => return,
+        };
         // A socket that the peer has already reset says ENOTCONN; its reader is awake then.
         let _ = socket2::SockRef::from(&borrowed).shutdown(how);
     }
@@ -218,8 +267,13 @@ impl Wheel {
                 watch.deadline_ns.set(NEVER);
                 watch.fired.set(true);
                 watch.cut(watch.cut.get());
-            } else {
-                let next = round_up(deadline_ns.min(now_ns + HORIZON_NS)).max(due_ns + TICK_NS);
+                continue;
+            }
+            if watch.cut.get() == Cut::Look {
+                watch.look();
+            }
+            if !watch.gone() {
+                let next = round_up(deadline_ns.min(now_ns + REVISIT_NS)).max(due_ns + TICK_NS);
                 self.put(watch, next);
             }
         }
@@ -276,6 +330,11 @@ impl Stream {
     /// From now on the socket is cut at `deadline_ns`.
     pub fn arm(&self, deadline_ns: Nanos, cut: Cut, now_ns: Nanos) {
         self.watch.arm(deadline_ns, cut, now_ns);
+    }
+
+    /// No deadline until the next `arm`, but a look at the peer now and then.
+    pub fn look_after(&self, now_ns: Nanos) {
+        self.watch.arm(ALWAYS, Cut::Look, now_ns);
     }
 
     /// No deadline until the next `arm`.
@@ -404,5 +463,151 @@ impl Listener {
     /// A handle that ends the accept loop from outside.
     pub fn watch(&self) -> Rc<Watch> {
         Watch::new(self.0.as_raw_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    /// Runs a test on both drivers, with deadlines looked after.
+    fn on_both<F: Future<Output = ()> + 'static>(test: impl Fn() -> F) {
+        for ring in [Ring::io_uring(), Ring::epoll()] {
+            let mut ring = ring.expect("both drivers are to be had where tests run");
+            ring.block_on(async {
+                let done = Rc::new(Cell::new(false));
+                let (seen, body) = (done.clone(), test());
+                spawn(
+                    async move {
+                        body.await;
+                        done.set(true);
+                    },
+                    || {},
+                );
+                let until_ns = now() + 10_000 * MS;
+                tick(|now_ns| !seen.get() && now_ns < until_ns).await;
+                assert!(seen.get(), "the test's task did not come to its end");
+            });
+        }
+    }
+
+    fn pair() -> (std::net::TcpListener, SocketAddr) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
+    #[test]
+    fn a_deadline_ends_a_read_not_early_and_not_for_the_other_direction() {
+        on_both(|| async {
+            let (listener, address) = pair();
+            let mut stream = Stream::connect(address, 1_000 * MS).await.unwrap();
+            let (mut peer, _) = listener.accept().unwrap();
+            let begun_ns = now();
+            stream.arm(begun_ns + 50 * MS, Cut::Read, begun_ns);
+            let (read, buf) = stream.read(Vec::with_capacity(16)).await;
+            assert_eq!((read.unwrap(), buf.len()), (0, 0));
+            assert!(stream.expired());
+            assert!(now() >= begun_ns + 50 * MS, "never early");
+            let (wrote, _) = stream.write(b"late".to_vec(), 0, 4, None).await;
+            assert_eq!(wrote, Ok(()));
+            let mut heard = [0; 4];
+            peer.read_exact(&mut heard).unwrap();
+            assert_eq!(&heard, b"late");
+        });
+    }
+
+    #[test]
+    fn an_earlier_deadline_overtakes_a_later_one_and_a_disarmed_one_never_fires() {
+        on_both(|| async {
+            let (listener, address) = pair();
+            let mut stream = Stream::connect(address, 1_000 * MS).await.unwrap();
+            let (mut peer, _) = listener.accept().unwrap();
+            let begun_ns = now();
+            stream.arm(begun_ns + 30 * MS, Cut::Both, begun_ns);
+            stream.disarm();
+            sleep(80 * MS).await;
+            peer.write_all(b"x").unwrap();
+            let (read, _) = stream.read(Vec::with_capacity(16)).await;
+            assert_eq!((read.unwrap(), stream.expired()), (1, false));
+            let begun_ns = now();
+            stream.arm(begun_ns + 60_000 * MS, Cut::Both, begun_ns);
+            stream.arm(begun_ns + 40 * MS, Cut::Both, begun_ns);
+            let (read, _) = stream.read(Vec::with_capacity(16)).await;
+            assert!(matches!(read, Ok(0) | Err(_)) && stream.expired());
+            assert!(now() < begun_ns + 10_000 * MS);
+        });
+    }
+
+    #[test]
+    fn a_deadline_ends_a_write_that_nobody_reads() {
+        on_both(|| async {
+            let (listener, address) = pair();
+            let mut stream = Stream::connect(address, 1_000 * MS).await.unwrap();
+            let (_peer, _) = listener.accept().unwrap();
+            let now_ns = now();
+            stream.arm(now_ns + 50 * MS, Cut::Both, now_ns);
+            let length = 64 << 20;
+            let (wrote, _) = stream.write(vec![0; length], 0, length, None).await;
+            assert!(wrote.is_err_and(|broke| broke.taken > 0) && stream.expired());
+        });
+    }
+
+    #[test]
+    fn what_runs_for_a_peer_that_resets_is_cut() {
+        on_both(|| async {
+            let (listener, address) = pair();
+            let client = Stream::connect(address, 1_000 * MS).await.unwrap();
+            let (peer, _) = listener.accept().unwrap();
+            let mut work = Stream::connect(address, 1_000 * MS).await.unwrap();
+            let (_node, _) = listener.accept().unwrap();
+            client.look_after(now());
+            client.watch().runs(work.watch());
+            peer.shutdown(Shutdown::Write).unwrap();
+            sleep(2 * REVISIT_NS).await;
+            assert!(!client.watch().gone(), "who ends its writing may still read");
+            socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO)).unwrap();
+            drop(peer);
+            let begun_ns = now();
+            let (read, _) = work.read(Vec::with_capacity(16)).await;
+            assert!(matches!(read, Ok(0) | Err(_)) && client.watch().gone());
+            assert!(now() - begun_ns < 4 * REVISIT_NS);
+        });
+    }
+
+    #[test]
+    fn a_panic_costs_its_own_task_and_nothing_else() {
+        on_both(|| async {
+            let told = Rc::new(Cell::new(0));
+            for _ in 0..3 {
+                let told = told.clone();
+                spawn(async { panic!("planted: this test wants a task that panics") }, move || {
+                    told.set(told.get() + 1)
+                });
+            }
+            while told.get() < 3 {
+                sleep(MS).await;
+            }
+        });
+    }
+
+    #[test]
+    fn a_connection_that_spoke_or_closed_is_not_quiet() {
+        on_both(|| async {
+            let (listener, address) = pair();
+            let stream = Stream::connect(address, 1_000 * MS).await.unwrap();
+            let (mut peer, _) = listener.accept().unwrap();
+            assert!(stream.is_quiet());
+            peer.write_all(b"unasked").unwrap();
+            while stream.is_quiet() {
+                sleep(MS).await;
+            }
+            let other = Stream::connect(address, 1_000 * MS).await.unwrap();
+            drop(listener.accept().unwrap());
+            while other.is_quiet() {
+                sleep(MS).await;
+            }
+        });
     }
 }

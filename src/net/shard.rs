@@ -35,8 +35,8 @@ pub struct Shard {
     pub buffers: Buffers,
     /// Calls in flight.
     pub inflight: Cell<usize>,
-    /// Draining: each connection ends after its next answer.
-    pub draining: Cell<bool>,
+    /// Whether the tick has seen that this shard drains.
+    draining: Cell<bool>,
     current: RefCell<Rc<Current>>,
     random: RefCell<Xoshiro256PlusPlus>,
     next_id: Cell<u64>,
@@ -70,13 +70,19 @@ pub struct Upstream {
 }
 
 impl Current {
-    fn new(live: Arc<Live>, shards: usize) -> Current {
-        let upstreams = live
-            .snapshot
-            .endpoints
-            .iter()
-            .map(|endpoint| Upstream { pool: Pool::new(endpoint, shards), template: upstream::template(endpoint) })
-            .collect();
+    /// This shard's side of a Snapshot. Pools of Endpoints that are reached as before go on.
+    fn new(live: Arc<Live>, shards: usize, before: Option<&Current>) -> Current {
+        let pool = |at: usize| {
+            let (endpoint, before) = (&live.snapshot.endpoints[at], before?);
+            let old = before.live.endpoint(&endpoint.id)?;
+            let same = before.live.snapshot.endpoints[old].is_reached_like(endpoint);
+            (same && before.live.addresses[old] == live.addresses[at]).then(|| before.upstreams[old].pool.clone())
+        };
+        let upstream = |(at, endpoint)| Upstream {
+            pool: pool(at).unwrap_or_else(|| Pool::new(endpoint, shards)),
+            template: upstream::template(endpoint),
+        };
+        let upstreams = live.snapshot.endpoints.iter().enumerate().map(upstream).collect();
         Current { entrances: Entrances::new(&live.snapshot.gateways), live, upstreams }
     }
 
@@ -90,6 +96,12 @@ impl Shard {
     /// The Snapshot that an Exchange that begins now keeps to its end.
     pub fn current(&self) -> Rc<Current> {
         self.current.borrow().clone()
+    }
+
+    /// Draining: each connection ends after its next answer. Read where it lives, a line that is written
+    /// once: what the tick remembers would be late.
+    pub fn draining(&self) -> bool {
+        self.world.lifecycle.phase() == Phase::Draining
     }
 
     /// A random number, for choices that nobody gains from guessing.
@@ -134,7 +146,8 @@ impl Shard {
     /// Once a tick: takes a new Snapshot, notices the end, sweeps pools. `false` = this shard is done.
     fn each_tick(self: &Rc<Shard>, now_ns: Nanos, swept_ns: &Cell<Nanos>, listeners: &[Rc<Watch>]) -> bool {
         if !Arc::ptr_eq(&self.current.borrow().live, &*self.world.live.load()) {
-            let fresh = Current::new(self.world.live.load_full(), self.world.shards);
+            let before = self.current();
+            let fresh = Current::new(self.world.live.load_full(), self.world.shards, Some(&before));
             *self.current.borrow_mut() = Rc::new(fresh);
         }
         if swept_ns.get() + SECOND < now_ns {
@@ -180,7 +193,7 @@ impl Drop for Presence {
 
 /// Runs a shard on this thread until it has drained.
 pub fn run(index: usize, world: Arc<World>, mut ring: Ring, listeners: Vec<std::net::TcpListener>) {
-    let current = Rc::new(Current::new(world.live.load_full(), world.shards));
+    let current = Rc::new(Current::new(world.live.load_full(), world.shards, None));
     let share = current.server().max_connections.div_ceil(world.shards).max(1);
     let shard = Rc::new(Shard {
         index,
@@ -218,13 +231,15 @@ fn accept(shard: Rc<Shard>, listener: Listener, share: usize) {
             let (open, admit, serve) = (shard.clone(), shard.clone(), shard);
             listener
                 .accept_all(
-                    || !open.draining.get(),
+                    || !open.draining(),
                     || admit.clients() < share,
-                    |stream, _peer| {
+                    |stream, peer| {
                         let (shard, panicked) = (serve.clone(), serve.clone());
                         // Counted here, not when its task first runs: a burst would pass the limit before.
                         let presence = shard.enter(stream.watch());
-                        ring::spawn(client_http::serve(shard, stream, presence), move || panicked.note_panic());
+                        ring::spawn(client_http::serve(shard, stream, peer.ip(), presence), move || {
+                            panicked.note_panic()
+                        });
                     },
                 )
                 .await;

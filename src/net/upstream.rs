@@ -8,7 +8,7 @@ use crate::logic::units::{Nanos, SECOND};
 use crate::logic::verdict::Broke;
 use crate::net::buffers::{Buffers, HEADROOM};
 use crate::net::pool::{IDLE_FOR_EFFECTS_NS, Lease, Pool};
-use crate::net::ring::{self, Cut, Stream};
+use crate::net::ring::{self, Cut, Stream, Watch};
 use crate::net::shard::Upstream;
 use crate::shared::counters::EndpointCells;
 use crate::wire::http1::{HEADERS_MAX, HeadLimits};
@@ -25,11 +25,13 @@ use std::rc::Rc;
 const HEAD_LIMITS: HeadLimits = HeadLimits { bytes: 64 << 10, headers: HEADERS_MAX };
 /// Interim (1xx) responses that are skipped before one answer.
 const INTERIM_MAX: usize = 8;
+/// First room for a response, with what stands in front of it: most come whole in one read.
+const SMALL_RESPONSE: usize = 4 << 10;
 /// A body of a declared length up to this is given its whole buffer at once; a longer one must arrive first.
 const TRUSTED_LENGTH: usize = 1 << 20;
 
 /// What goes up.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// The id; `None` = a notification.
     pub id: Option<u64>,
@@ -41,6 +43,8 @@ pub struct Request<'a> {
     pub traceparent: Option<&'a str>,
     /// Whether the same bytes may be sent a second time.
     pub replayable: bool,
+    /// The caller, if the attempt ends with it.
+    pub caller: Option<&'a Rc<Watch>>,
 }
 
 /// What came back: a buffer with the response, and where its body is. In front of the body there is room
@@ -64,6 +68,8 @@ pub struct Ended {
     pub result: Result<Incoming, Broke>,
     /// When.
     pub at_ns: Nanos,
+    /// The request was sent once before, over a pooled connection that then turned out closed.
+    pub lost_send: bool,
 }
 
 /// Everything about the Endpoint that an attempt needs.
@@ -103,31 +109,42 @@ pub fn template(endpoint: &Endpoint) -> Box<[u8]> {
 /// Makes one attempt.
 pub async fn attempt(place: Place<'_>, request: Request<'_>, until_ns: Nanos, now_ns: Nanos) -> Ended {
     let mut now_ns = now_ns;
-    let mut replaced = false;
+    let (mut replaced, mut lost_send) = (false, false);
     loop {
         let mut lease = match checkout(place, request.replayable, replaced, until_ns, &mut now_ns).await {
             Ok(lease) => lease,
-            Err(reason) => return Ended { result: Err(Broke::NotSent(reason)), at_ns: ring::now() },
+            Err(reason) => return Ended { result: Err(Broke::NotSent(reason)), at_ns: ring::now(), lost_send },
         };
+        let watch = lease.stream().watch();
+        if let Some(caller) = request.caller {
+            caller.runs(watch.clone());
+        }
         let heard = converse(place, lease.stream(), request, until_ns, now_ns).await;
         let at_ns = ring::now();
+        if let Some(caller) = request.caller {
+            caller.ran(&watch);
+            if caller.gone() && heard.is_err() {
+                return Ended { result: Err(Broke::Sent(Reason::CallerGone)), at_ns, lost_send };
+            }
+        }
         match heard {
             Ok((incoming, keep)) => {
                 if keep && !lease.stream().expired() {
                     lease.give_back(at_ns);
                 }
-                return Ended { result: Ok(incoming), at_ns };
+                return Ended { result: Ok(incoming), at_ns, lost_send };
             }
             // A pooled connection that its peer had closed meanwhile: once, a fresh one takes its place
             // within the same attempt, if the same bytes may be sent twice or none were sent.
             Err(lost) if lease.reused && !replaced && lost.stale && (request.replayable || !lost.sent) => {
                 place.cells.replaced.add(1);
                 replaced = true;
+                lost_send = lost.sent;
                 now_ns = at_ns;
             }
             Err(lost) => {
                 let broke = if lost.sent { Broke::Sent(lost.reason) } else { Broke::NotSent(lost.reason) };
-                return Ended { result: Err(broke), at_ns };
+                return Ended { result: Err(broke), at_ns, lost_send };
             }
         }
     }
@@ -149,7 +166,8 @@ async fn checkout(
             return Ok(lease);
         }
         if let Some(slot) = pool.reserve() {
-            let stream = connect(place, until_ns, *now_ns).await?;
+            // Boxed, like every wait that is rare: its state would make each connection's task larger.
+            let stream = Box::pin(connect(place, until_ns, *now_ns)).await?;
             *now_ns = ring::now();
             return Ok(slot.fill(stream, *now_ns, place.cells));
         }
@@ -158,7 +176,7 @@ async fn checkout(
             continue;
         }
         let left_ns = queue_until_ns.saturating_sub(*now_ns);
-        if left_ns == 0 || ring::within(left_ns, pool.freed_one()).await.is_none() {
+        if left_ns == 0 || Box::pin(ring::within(left_ns, pool.freed_one())).await.is_none() {
             return Err(Reason::QueueTimeout);
         }
         *now_ns = ring::now();
@@ -224,7 +242,7 @@ async fn converse(
             return Err(Lost { reason, sent: broke.taken > 0, stale: !stream.expired() });
         }
     };
-    let mut reader = Reader { place, stream, buf: place.buffers.take(HEADROOM * 2) };
+    let mut reader = Reader { place, stream, buf: place.buffers.take(SMALL_RESPONSE) };
     reader.buf.resize(HEADROOM, 0);
     match reader.response().await {
         Ok((incoming, keep)) => Ok((incoming, keep && whole)),

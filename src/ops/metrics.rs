@@ -87,6 +87,9 @@ fn seconds(ns: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// Name, kind, help, and where its value is.
+type Gauge = (&'static str, &'static str, &'static str, fn(&EndpointCells) -> u64);
+
 fn attempts(out: &mut String, live: &Live) {
     family(out, "ringway_attempts_total", "counter", "Attempts by Endpoint and by what came of them.");
     for_each_endpoint(live, |id, cells| {
@@ -107,7 +110,14 @@ fn attempts(out: &mut String, live: &Live) {
         cells().for_each(|shard| shard.durations.sum_into(&mut sum));
         histogram(out, name, &format!("endpoint=\"{id}\""), &sum);
     });
-    let gauges: [(&str, &str, &str, fn(&EndpointCells) -> u64); 3] = [
+    family(out, "ringway_lookups_total", "counter", "Own look-ups of a signed transaction after an ambiguous attempt.");
+    for_each_endpoint(live, |id, cells| {
+        let (found, not_found): (u64, u64) =
+            (cells().map(|c| c.found.get()).sum(), cells().map(|c| c.not_found.get()).sum());
+        let _ = writeln!(out, "ringway_lookups_total{{endpoint=\"{id}\",outcome=\"found\"}} {found}");
+        let _ = writeln!(out, "ringway_lookups_total{{endpoint=\"{id}\",outcome=\"not_found\"}} {not_found}");
+    });
+    let gauges: [Gauge; 3] = [
         ("ringway_endpoint_connections", "gauge", "Connections to an Endpoint that are open.", |c| c.connections.get()),
         ("ringway_endpoint_connects_total", "counter", "Connections to an Endpoint that were opened.", |c| {
             c.connected.get()

@@ -9,6 +9,7 @@ use crate::logic::units::Nanos;
 use crate::logic::verdict::CircuitNote;
 use crate::shared::counters::{Cell, PerShard};
 use crossbeam_utils::CachePadded;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Why and whereto a Circuit changed.
@@ -65,51 +66,49 @@ struct Successes {
     last_ns: Cell,
 }
 
+/// One Endpoint's Circuit. It outlives Snapshots: a reload that keeps the Endpoint's host and port keeps it.
 #[derive(Debug)]
-struct Circuit {
-    rule: CircuitRule,
+pub struct Circuit {
     word: CachePadded<AtomicU64>,
     streak: CachePadded<AtomicU64>,
     transitions: [AtomicU64; Transition::ALL.len()],
     successes: PerShard<Successes>,
 }
 
-/// The Circuits of one Snapshot.
+/// The Circuits of one Snapshot, each with the rule that it follows there.
 #[derive(Debug)]
-pub struct CircuitBoard(Vec<Circuit>);
+pub struct CircuitBoard(Vec<(CircuitRule, Arc<Circuit>)>);
 
 impl World for CircuitBoard {
     fn admission(&self, endpoint: EndpointIx, now_ns: Nanos) -> Admission {
         // What can't be read admits.
-        self.at(endpoint).map_or(Admission::Admit, |circuit| circuit.word().admission(now_ns))
+        self.at(endpoint).map_or(Admission::Admit, |(_, circuit)| circuit.word().admission(now_ns))
     }
 }
 
 impl CircuitBoard {
-    /// All closed.
-    pub fn new(rules: impl IntoIterator<Item = CircuitRule>, shards: usize) -> CircuitBoard {
-        let circuit = |rule| Circuit {
-            rule,
-            word: CachePadded::default(),
-            streak: CachePadded::default(),
-            transitions: Default::default(),
-            successes: (0..shards).map(|_| CachePadded::default()).collect(),
-        };
-        CircuitBoard(rules.into_iter().map(circuit).collect())
+    /// The board of a Snapshot: new Circuits are closed, kept ones stay as they are.
+    pub fn new(circuits: impl IntoIterator<Item = (CircuitRule, Arc<Circuit>)>) -> CircuitBoard {
+        CircuitBoard(circuits.into_iter().collect())
     }
 
-    fn at(&self, endpoint: EndpointIx) -> Option<&Circuit> {
+    /// The Circuit of an Endpoint, to be kept in another Snapshot.
+    pub fn circuit(&self, endpoint: EndpointIx) -> Option<Arc<Circuit>> {
+        self.at(endpoint).map(|(_, circuit)| circuit.clone())
+    }
+
+    fn at(&self, endpoint: EndpointIx) -> Option<&(CircuitRule, Arc<Circuit>)> {
         self.0.get(usize::from(endpoint.0))
     }
 
     /// The Circuit's word as of now.
     pub fn word(&self, endpoint: EndpointIx) -> Word {
-        self.at(endpoint).map_or(Word::default(), Circuit::word)
+        self.at(endpoint).map_or(Word::default(), |(_, circuit)| circuit.word())
     }
 
     /// How often a Circuit made this transition.
     pub fn transitions(&self, endpoint: EndpointIx, transition: Transition) -> u64 {
-        self.at(endpoint).map_or(0, |circuit| circuit.transitions[transition as usize].load(Relaxed))
+        self.at(endpoint).map_or(0, |(_, circuit)| circuit.transitions[transition as usize].load(Relaxed))
     }
 
     /// Takes the one permit to probe. `Ok(None)`: the Circuit has closed meanwhile, and none is needed.
@@ -117,14 +116,19 @@ impl CircuitBoard {
     /// # Errors
     /// When to come back, if somebody else was faster.
     pub fn take_permit(&self, endpoint: EndpointIx, now_ns: Nanos, until_ns: Nanos) -> Result<Option<Permit>, Nanos> {
-        let Some(circuit) = self.at(endpoint) else { return Ok(None) };
+        let Some((_, circuit)) = self.at(endpoint) else { return Ok(None) };
         let word = circuit.word();
         match word.admission(now_ns) {
             Admission::Probe => {
                 let permit = word.probe(until_ns);
-                match circuit.swap(word, permit, Transition::Probing) {
-                    true => Ok(Some(Permit(permit))),
-                    false => Err(until_ns),
+                if circuit.swap(word, permit, Transition::Probing) {
+                    return Ok(Some(Permit(permit)));
+                }
+                match circuit.word().admission(now_ns) {
+                    Admission::Admit => Ok(None),
+                    Admission::Reject { until_ns } => Err(until_ns),
+                    // Its winner has given the permit back already: this Call was late all the same.
+                    Admission::Probe => Err(now_ns),
                 }
             }
             Admission::Reject { until_ns } => Err(until_ns),
@@ -142,23 +146,22 @@ impl CircuitBoard {
         now_ns: Nanos,
         draw: u64,
     ) {
-        let Some(circuit) = self.at(endpoint) else { return };
+        let Some((rule, circuit)) = self.at(endpoint) else { return };
         let failed = match note {
             CircuitNote::Success => {
                 circuit.succeeded(shard, now_ns);
                 false
             }
             CircuitNote::Failure => true,
-            CircuitNote::FailureIfNoRecentSuccess => !circuit.succeeded_within(now_ns),
+            CircuitNote::FailureIfNoRecentSuccess => !circuit.succeeded_within(rule, now_ns),
             CircuitNote::Nothing => false,
         };
         let jitter = draw as f64 / u64::MAX as f64;
         match (permit, failed, note) {
             (None, false, _) => {}
-            (None, true, _) => circuit.failed(now_ns, jitter),
-            (Some(permit), true, _) => circuit.probe_ended(permit, Transition::ProbeFailed, |word| {
-                word.probe_failed(permit.0, &circuit.rule, now_ns, jitter)
-            }),
+            (None, true, _) => circuit.failed(rule, now_ns, jitter),
+            (Some(permit), true, _) => circuit
+                .probe_ended(permit, Transition::ProbeFailed, |word| word.probe_failed(permit.0, rule, now_ns, jitter)),
             (Some(permit), false, CircuitNote::Success) => {
                 circuit.probe_ended(permit, Transition::ProbeSucceeded, |word| word.probe_succeeded(permit.0, now_ns));
             }
@@ -170,6 +173,16 @@ impl CircuitBoard {
 }
 
 impl Circuit {
+    /// A closed one, with a cell for each shard.
+    pub fn closed(shards: usize) -> Arc<Circuit> {
+        Arc::new(Circuit {
+            word: CachePadded::default(),
+            streak: CachePadded::default(),
+            transitions: Default::default(),
+            successes: (0..shards).map(|_| CachePadded::default()).collect(),
+        })
+    }
+
     fn word(&self) -> Word {
         Word(self.word.load(Relaxed))
     }
@@ -189,13 +202,13 @@ impl Circuit {
         }
     }
 
-    fn succeeded_within(&self, now_ns: Nanos) -> bool {
+    fn succeeded_within(&self, rule: &CircuitRule, now_ns: Nanos) -> bool {
         let last_ns = self.successes.iter().map(|own| own.last_ns.get()).max().unwrap_or(0);
-        last_ns != 0 && last_ns + self.rule.window_ns >= now_ns
+        last_ns != 0 && last_ns + rule.window_ns >= now_ns
     }
 
     /// Counts a failure in a row, and opens the Circuit once there are enough.
-    fn failed(&self, now_ns: Nanos, jitter: f64) {
+    fn failed(&self, rule: &CircuitRule, now_ns: Nanos, jitter: f64) {
         let successes = self.successes.iter().map(|own| own.count.get()).sum();
         let mut failures = 0;
         let _ = self.streak.fetch_update(Relaxed, Relaxed, |old| {
@@ -203,13 +216,13 @@ impl Circuit {
             failures = streak.failures();
             Some(streak.0)
         });
-        if failures < u64::from(self.rule.consecutive_failures) {
+        if failures < u64::from(rule.consecutive_failures) {
             return;
         }
         let word = self.word();
         // Open or probing already: late failures of attempts that began before change nothing.
         if word.admission(now_ns) == Admission::Admit {
-            self.swap(word, word.trip(&self.rule, now_ns, jitter), Transition::Tripped);
+            self.swap(word, word.trip(rule, now_ns, jitter), Transition::Tripped);
         }
     }
 
@@ -239,7 +252,7 @@ mod tests {
     const E: EndpointIx = EndpointIx(0);
 
     fn board(shards: usize) -> CircuitBoard {
-        CircuitBoard::new([RULE], shards)
+        CircuitBoard::new([(RULE, Circuit::closed(shards))])
     }
     fn note(board: &CircuitBoard, shard: usize, note: CircuitNote, now_ns: Nanos) {
         board.note(E, shard, note, None, now_ns, 0);

@@ -6,6 +6,7 @@ use crate::logic::fault::{Outcome, Reason};
 use crate::logic::methods::MethodId;
 use crate::logic::units::{MS, Nanos, SECOND};
 use crossbeam_utils::CachePadded;
+use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -139,6 +140,10 @@ pub struct EndpointCells {
     pub connected: Cell,
     /// Pooled connections that turned out dead and were replaced within the attempt.
     pub replaced: Cell,
+    /// Look-ups of a transaction that found it.
+    pub found: Cell,
+    /// Look-ups that did not, whatever the reason.
+    pub not_found: Cell,
 }
 
 impl EndpointCells {
@@ -198,30 +203,30 @@ impl ShardCells {
 /// One thing's cells for each shard, each on lines of its own.
 pub type PerShard<T> = Box<[CachePadded<T>]>;
 
-/// All counters of one Snapshot.
+/// All counters of one Snapshot. What a reload keeps (by its id) keeps counting.
 #[derive(Debug)]
 pub struct Counters {
     /// By Gateway, by Route; one more at the end of each Gateway for Calls that reached no Route.
-    pub routes: Vec<Vec<PerShard<RouteCells>>>,
+    pub routes: Vec<Vec<Arc<PerShard<RouteCells>>>>,
     /// By Endpoint.
-    pub endpoints: Vec<PerShard<EndpointCells>>,
+    pub endpoints: Vec<Arc<PerShard<EndpointCells>>>,
     /// By shard.
-    pub shards: PerShard<ShardCells>,
+    pub shards: Arc<PerShard<ShardCells>>,
 }
 
-impl Counters {
-    /// Fresh counters for a Snapshot: for each Gateway its number of Routes and of method ids.
-    pub fn new(shards: usize, gateways: &[(usize, usize)], endpoints: usize) -> Counters {
-        let routes = gateways
-            .iter()
-            .map(|(routes, methods)| (0..=*routes).map(|_| per_shard(shards, || RouteCells::new(*methods))).collect())
-            .collect();
-        Counters {
-            routes,
-            endpoints: (0..endpoints).map(|_| per_shard(shards, EndpointCells::default)).collect(),
-            shards: per_shard(shards, ShardCells::default),
-        }
-    }
+/// Fresh cells of a Route with so many method ids.
+pub fn route_cells(shards: usize, methods: usize) -> Arc<PerShard<RouteCells>> {
+    Arc::new(per_shard(shards, || RouteCells::new(methods)))
+}
+
+/// Fresh cells of an Endpoint.
+pub fn endpoint_cells(shards: usize) -> Arc<PerShard<EndpointCells>> {
+    Arc::new(per_shard(shards, EndpointCells::default))
+}
+
+/// Fresh cells of the process.
+pub fn shard_cells(shards: usize) -> Arc<PerShard<ShardCells>> {
+    Arc::new(per_shard(shards, ShardCells::default))
 }
 
 fn per_shard<T>(shards: usize, new: impl Fn() -> T) -> PerShard<T> {
@@ -256,10 +261,10 @@ mod tests {
         for (at, reason) in Reason::ALL.iter().enumerate() {
             assert_eq!(*reason as usize, at);
         }
-        let counters = Counters::new(2, &[(1, 3)], 1);
-        counters.routes[0][1][0].called(MethodId(2), Outcome::NodeError, 7);
-        let row = counters.routes[0][1][0].method(MethodId(2)).unwrap();
+        let cells = route_cells(2, 3);
+        cells[0].called(MethodId(2), Outcome::NodeError, 7);
+        let row = cells[0].method(MethodId(2)).unwrap();
         assert_eq!((row.get(Outcome::NodeError), row.get(Outcome::Ok)), (1, 0));
-        assert!(counters.routes[0][1][1].method(MethodId(2)).is_none());
+        assert!(cells[1].method(MethodId(2)).is_none());
     }
 }

@@ -1,9 +1,9 @@
 //! What is live now: one Snapshot with its Circuits and counters, swapped whole.
 
 use crate::logic::methods::MethodId;
-use crate::logic::snapshot::Snapshot;
-use crate::shared::circuit_board::CircuitBoard;
-use crate::shared::counters::Counters;
+use crate::logic::snapshot::{Endpoint, EndpointIx, Gateway, Snapshot};
+use crate::shared::circuit_board::{Circuit, CircuitBoard};
+use crate::shared::counters::{self, Counters, PerShard, RouteCells};
 use arc_swap::ArcSwap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,19 +23,57 @@ pub struct Live {
 }
 
 impl Live {
-    /// Puts a Snapshot to work.
-    pub fn new(snapshot: Snapshot, addresses: Vec<Vec<SocketAddr>>, shards: usize) -> Live {
-        let gateways: Vec<(usize, usize)> =
-            snapshot.gateways.iter().map(|gateway| (gateway.routes.len(), gateway.listed.len())).collect();
-        let board = CircuitBoard::new(snapshot.endpoints.iter().map(|endpoint| endpoint.circuit), shards);
-        let counters = Counters::new(shards, &gateways, snapshot.endpoints.len());
+    /// Puts a Snapshot to work. What `before` had and the new one keeps goes on: counters of Routes and
+    /// Endpoints with the same ids, and Circuits of Endpoints that are still at the same host and port.
+    pub fn new(snapshot: Snapshot, addresses: Vec<Vec<SocketAddr>>, shards: usize, before: Option<&Live>) -> Live {
+        let kept = snapshot.endpoints.iter().map(|endpoint| before.and_then(|before| before.endpoint(&endpoint.id)));
+        let kept: Vec<Option<(usize, &Live)>> = kept.map(|at| at.zip(before)).collect();
+        let circuits = snapshot.endpoints.iter().zip(&kept).map(|(endpoint, kept)| {
+            let same_place = |old: &Endpoint| old.url.host == endpoint.url.host && old.url.port == endpoint.url.port;
+            let old = kept.filter(|(at, before)| same_place(&before.snapshot.endpoints[*at]));
+            let circuit = old.and_then(|(at, before)| before.board.circuit(EndpointIx(at as u16)));
+            (endpoint.circuit, circuit.unwrap_or_else(|| Circuit::closed(shards)))
+        });
+        let board = CircuitBoard::new(circuits);
+        let endpoints = kept.iter().map(|kept| match kept {
+            Some((at, before)) => before.counters.endpoints[*at].clone(),
+            None => counters::endpoint_cells(shards),
+        });
+        let counters = Counters {
+            routes: snapshot.gateways.iter().map(|gateway| route_cells(gateway, shards, before)).collect(),
+            endpoints: endpoints.collect(),
+            shards: before.map_or_else(|| counters::shard_cells(shards), |before| before.counters.shards.clone()),
+        };
         Live { snapshot, addresses, board, counters }
+    }
+
+    /// Where an Endpoint with this id is.
+    pub fn endpoint(&self, id: &str) -> Option<usize> {
+        self.snapshot.endpoints.iter().position(|endpoint| *endpoint.id == *id)
     }
 
     /// All method ids of a Gateway, `other` included.
     pub fn method_ids(&self, gateway: usize) -> impl Iterator<Item = MethodId> + use<> {
         (0..self.snapshot.gateways[gateway].listed.len() as u16).map(MethodId)
     }
+}
+
+/// The cells of a Gateway's Routes, and of the Calls that reached none.
+fn route_cells(gateway: &Gateway, shards: usize, before: Option<&Live>) -> Vec<Arc<PerShard<RouteCells>>> {
+    let old = before.and_then(|before| {
+        let same = |old: &Gateway| old.id == gateway.id && old.family == gateway.family;
+        let at = before.snapshot.gateways.iter().position(same)?;
+        Some((&before.snapshot.gateways[at], &before.counters.routes[at]))
+    });
+    let fresh = || counters::route_cells(shards, gateway.listed.len());
+    let of_route = |id: &str| {
+        let (old, cells) = old?;
+        let at = old.routes.iter().position(|route| *route.id == *id)?;
+        Some(cells[at].clone())
+    };
+    let routes = gateway.routes.iter().map(|route| of_route(&route.id).unwrap_or_else(fresh));
+    let none = old.and_then(|(_, cells)| cells.last().cloned()).unwrap_or_else(fresh);
+    routes.chain([none]).collect()
 }
 
 /// The cell that all shards and all people read.

@@ -79,6 +79,8 @@ pub struct RequestHead<'b> {
     pub origin: Option<&'b str>,
     /// `X-Request-Id`, if it is visible ASCII of at most [`REQUEST_ID_MAX`] bytes.
     pub request_id: Option<&'b str>,
+    /// `Ringway-Explain: 1`.
+    pub explain: bool,
     /// `traceparent`, if it came once and has the form of W3C Trace Context.
     pub traceparent: Option<&'b str>,
     field_lines: &'b [u8],
@@ -162,6 +164,7 @@ pub fn request_head<'b>(
         content_encoding: gathered.content_encoding,
         origin: gathered.origin,
         request_id: gathered.request_id,
+        explain: gathered.explain,
         traceparent: gathered.traceparent.flatten(),
         field_lines: &head[first_line..],
     }))
@@ -213,6 +216,7 @@ struct Gathered<'b> {
     content_encoding: Coding,
     origin: Option<&'b str>,
     request_id: Option<&'b str>,
+    explain: bool,
     /// Outer: whether it was sent. Inner: whether it can be passed on.
     traceparent: Option<Option<&'b str>>,
 }
@@ -235,6 +239,8 @@ impl<'b> Gathered<'b> {
         } else if is("x-request-id") {
             let sane = visible(value).filter(|text| !text.is_empty() && text.len() <= REQUEST_ID_MAX);
             self.request_id = self.request_id.or(sane);
+        } else if is("ringway-explain") {
+            self.explain |= value == b"1";
         } else if is("traceparent") {
             let alone = self.traceparent.is_none();
             self.traceparent = Some(visible(value).filter(|text| alone && is_traceparent(text.as_bytes())));

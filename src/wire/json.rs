@@ -4,7 +4,8 @@
 //! overflow it. Numbers of any size and lone surrogate escapes are accepted, as the RFC's grammar says;
 //! what they mean is for those who read them. UTF-8 is checked only in strings with non-ASCII bytes.
 
-use super::json_simd::{content_end, plain_end};
+use super::json_simd::{Baseline, Vectors, Work, with_best_vectors};
+use super::json_strings::Strings;
 use std::ops::Range;
 
 /// Why a text is refused.
@@ -55,7 +56,7 @@ pub fn skip_value(text: &[u8], at: usize, depth_max: usize) -> Result<usize, Jso
 
 fn skip_container(text: &[u8], at: usize, depth_max: usize) -> Result<usize, JsonError> {
     let mut words = [0; SHALLOW_WORDS];
-    match walk(text, at, &mut Nest::new(&mut words, depth_max)) {
+    match with_best_vectors(Walk { text, at, nest: Nest::new(&mut words, depth_max) }) {
         Err(JsonError::TooDeep) if depth_max > SHALLOW_LEVELS => skip_deep(text, at, depth_max),
         verdict => verdict,
     }
@@ -66,7 +67,7 @@ fn skip_container(text: &[u8], at: usize, depth_max: usize) -> Result<usize, Jso
 #[inline(never)]
 fn skip_deep(text: &[u8], at: usize, depth_max: usize) -> Result<usize, JsonError> {
     let mut words = [0; DEEP_WORDS];
-    walk(text, at, &mut Nest::new(&mut words, depth_max))
+    with_best_vectors(Walk { text, at, nest: Nest::new(&mut words, depth_max) })
 }
 
 /// One bit for each open container: 1 for an object.
@@ -106,8 +107,29 @@ impl<'s> Nest<'s> {
     }
 }
 
-/// Walks the container that starts at `at`, to its end.
-fn walk(text: &[u8], mut at: usize, nest: &mut Nest<'_>) -> Result<usize, JsonError> {
+/// The walk over the container that starts at `at`, to its end.
+struct Walk<'a, 's> {
+    text: &'a [u8],
+    at: usize,
+    nest: Nest<'s>,
+}
+
+impl Work for Walk<'_, '_> {
+    type Out = Result<usize, JsonError>;
+
+    #[inline(always)]
+    fn run(mut self, vectors: impl Vectors) -> Self::Out {
+        walk(self.text, self.at, &mut self.nest, &mut Strings::new(self.text, self.at, vectors))
+    }
+}
+
+#[inline(always)]
+fn walk<V: Vectors>(
+    text: &[u8],
+    mut at: usize,
+    nest: &mut Nest<'_>,
+    strings: &mut Strings<'_, V>,
+) -> Result<usize, JsonError> {
     loop {
         // `at` is where a value must start.
         match text.get(at) {
@@ -125,13 +147,14 @@ fn walk(text: &[u8], mut at: usize, nest: &mut Nest<'_>) -> Result<usize, JsonEr
                     }
                     _ => {
                         if object {
-                            at = read_name(text, at)?.1;
+                            at = read_name(text, at, strings)?.1;
                         }
                         continue;
                     }
                 }
             }
-            Some(b'"') => at = skip_string(text, at + 1)?,
+            Some(b'"') => at = strings.skip(at + 1)?,
+            Some(b'-' | b'0'..=b'9') => at = skip_number(text, at)?,
             _ => at = skip_scalar(text, at)?,
         }
         // A value has ended: what may follow depends on what holds it.
@@ -141,7 +164,7 @@ fn walk(text: &[u8], mut at: usize, nest: &mut Nest<'_>) -> Result<usize, JsonEr
                 Some(b',') => {
                     at = skip_whitespace(text, at + 1);
                     if nest.in_object {
-                        at = read_name(text, at)?.1;
+                        at = read_name(text, at, strings)?.1;
                     }
                     break;
                 }
@@ -159,9 +182,13 @@ fn walk(text: &[u8], mut at: usize, nest: &mut Nest<'_>) -> Result<usize, JsonEr
 
 /// Reads `"name" :`, and gives the name between its quotes and the place where its value must start.
 #[inline(always)]
-fn read_name(text: &[u8], at: usize) -> Result<(Range<usize>, usize), JsonError> {
+fn read_name<V: Vectors>(
+    text: &[u8],
+    at: usize,
+    strings: &mut Strings<'_, V>,
+) -> Result<(Range<usize>, usize), JsonError> {
     let Some(b'"') = text.get(at) else { return Err(JsonError::Invalid) };
-    let end = skip_string(text, at + 1)?;
+    let end = strings.skip(at + 1)?;
     let colon = skip_whitespace(text, end);
     let Some(b':') = text.get(colon) else { return Err(JsonError::Invalid) };
     Ok((at + 1..end - 1, skip_whitespace(text, colon + 1)))
@@ -169,7 +196,7 @@ fn read_name(text: &[u8], at: usize) -> Result<(Range<usize>, usize), JsonError>
 
 fn skip_scalar(text: &[u8], at: usize) -> Result<usize, JsonError> {
     match text.get(at) {
-        Some(b'"') => skip_string(text, at + 1),
+        Some(b'"') => Strings::new(text, at + 1, Baseline).skip(at + 1),
         Some(b'-' | b'0'..=b'9') => skip_number(text, at),
         Some(b't') => skip_word(text, at, b"true"),
         Some(b'f') => skip_word(text, at, b"false"),
@@ -183,6 +210,7 @@ fn skip_word(text: &[u8], at: usize, word: &[u8]) -> Result<usize, JsonError> {
     if starts { Ok(at + word.len()) } else { Err(JsonError::Invalid) }
 }
 
+#[inline(always)]
 fn skip_number(text: &[u8], mut at: usize) -> Result<usize, JsonError> {
     if text.get(at) == Some(&b'-') {
         at += 1;
@@ -205,6 +233,7 @@ fn skip_number(text: &[u8], mut at: usize) -> Result<usize, JsonError> {
 }
 
 /// At least one digit.
+#[inline(always)]
 fn skip_digits(text: &[u8], start: usize) -> Result<usize, JsonError> {
     let mut at = start;
     while let Some(b'0'..=b'9') = text.get(at) {
@@ -213,58 +242,11 @@ fn skip_digits(text: &[u8], start: usize) -> Result<usize, JsonError> {
     if at > start { Ok(at) } else { Err(JsonError::Invalid) }
 }
 
-/// The position after the closing quote of the string whose content starts at `at`.
-#[inline(always)]
-fn skip_string(text: &[u8], at: usize) -> Result<usize, JsonError> {
-    let stop = plain_end(text, at);
-    match text.get(stop) {
-        Some(b'"') => Ok(stop + 1),
-        _ => skip_odd_string(text, stop),
-    }
-}
-
-/// Goes on at the first byte that is not plain: an escape, a non-ASCII byte, or a fault.
-#[inline(never)]
-fn skip_odd_string(text: &[u8], mut at: usize) -> Result<usize, JsonError> {
-    let mut unicode_from = None;
-    loop {
-        match text.get(at) {
-            Some(b'"') => break,
-            Some(b'\\') => at = skip_escape(text, at + 1)?,
-            Some(0x80..) => {
-                unicode_from.get_or_insert(at);
-                at += 1;
-            }
-            Some(0x20..) => at += 1,
-            _ => return Err(JsonError::Invalid),
-        }
-        at = match unicode_from {
-            None => plain_end(text, at),
-            Some(_) => content_end(text, at),
-        };
-    }
-    if let Some(from) = unicode_from {
-        let content = text.get(from..at).unwrap_or_default();
-        std::str::from_utf8(content).map_err(|_| JsonError::Invalid)?;
-    }
-    Ok(at + 1)
-}
-
-fn skip_escape(text: &[u8], at: usize) -> Result<usize, JsonError> {
-    match text.get(at) {
-        Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => Ok(at + 1),
-        Some(b'u') => match text.get(at + 1..at + 5) {
-            Some(hex) if hex.iter().all(u8::is_ascii_hexdigit) => Ok(at + 5),
-            _ => Err(JsonError::Invalid),
-        },
-        _ => Err(JsonError::Invalid),
-    }
-}
-
 /// The members of one object, validated as they are read: for each one [`Members::next_name`], then
 /// [`Members::skip`] or [`Members::resume`].
 pub struct Members<'a> {
     text: &'a [u8],
+    strings: Strings<'a, Baseline>,
     at: usize,
     first: bool,
 }
@@ -272,7 +254,7 @@ pub struct Members<'a> {
 impl<'a> Members<'a> {
     /// Starts inside the object whose opening brace stands just before `at`.
     pub fn new(text: &'a [u8], at: usize) -> Self {
-        Members { text, at, first: true }
+        Members { text, strings: Strings::new(text, at, Baseline), at, first: true }
     }
 
     /// The next member's name between its quotes; afterwards [`Members::at`] is where its value must
@@ -289,7 +271,7 @@ impl<'a> Members<'a> {
             at = skip_whitespace(self.text, at + 1);
         }
         self.first = false;
-        let (name, value) = read_name(self.text, at)?;
+        let (name, value) = read_name(self.text, at, &mut self.strings)?;
         self.at = value;
         Ok(Some(name))
     }
@@ -298,7 +280,10 @@ impl<'a> Members<'a> {
     #[inline]
     pub fn skip(&mut self, depth_max: usize) -> Result<Range<usize>, JsonError> {
         let start = self.at;
-        self.at = skip_value(self.text, start, depth_max)?;
+        self.at = match self.text.get(start) {
+            Some(b'"') => self.strings.skip(start + 1)?,
+            _ => skip_value(self.text, start, depth_max)?,
+        };
         Ok(start..self.at)
     }
 
@@ -491,6 +476,26 @@ pub(super) mod tests {
         assert_eq!(&text[members.at()..], b"tail");
         let expected = [("a", "[1]"), ("b\\n", "{\"c\":2}"), ("", "\"x\"")];
         assert_eq!(seen, expected.map(|(name, value)| (name.into(), value.into())));
+    }
+
+    #[test]
+    fn strings_end_where_they_end_at_every_length() {
+        for length in 0..200 {
+            for before in [0, 1, 30, 63, 64, 65] {
+                let text = format!("{}[\"{}\" , \"b\"]", " ".repeat(before), "a".repeat(length));
+                assert_eq!(verdict(text.as_bytes()), Ok(()), "{length} after {before}");
+                for end in 1..text.len() {
+                    assert_eq!(verdict(&text.as_bytes()[..end]), Err(JsonError::Invalid), "{length} after {before}");
+                }
+            }
+            let alone = format!("\"{}\"", "a".repeat(length));
+            assert_eq!(skip_value(format!("{alone}]").as_bytes(), 0, 0), Ok(alone.len()));
+            for place in 1..=length {
+                let mut broken = alone.clone().into_bytes();
+                broken[place] = 0x1f;
+                assert_eq!(verdict(&broken), Err(JsonError::Invalid), "{place} of {length}");
+            }
+        }
     }
 
     /// JSON texts with some whitespace, numbers and strings of many shapes.

@@ -174,6 +174,7 @@ mod tests {
         for (raw, codes) in [
             (r"\ud800", vec![0xd800]),
             (r"\udc00\ud800", vec![0xdc00, 0xd800]),
+            (r"\udc00\udc01", vec![0xdc00, 0xdc01]),
             (r"\ud800\ud800\udc00", vec![0xd800, 0x10000]),
             (r"\ud800a", vec![0xd800, 0x61]),
         ] {

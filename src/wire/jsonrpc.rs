@@ -271,7 +271,7 @@ impl<'a> Envelope<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::wire::json::tests::{edited, edits, json_text};
     use proptest::prelude::*;
@@ -529,29 +529,34 @@ mod tests {
             .prop_map(|(name, value)| format!("\"{name}\":{value}"))
     }
 
-    /// The rules again, over serde_json's reading of the object.
-    fn model(body: &[u8]) -> Option<Result<Call<'_>, Refused<'_>>> {
-        struct Pairs<'a>(Vec<(String, &'a RawValue)>);
+    /// The members of an object as serde_json finds them: names with their quotes and escapes, in order.
+    pub fn pairs(body: &[u8]) -> Option<Vec<(&str, &RawValue)>> {
+        struct Pairs<'a>(Vec<(&'a str, &'a RawValue)>);
+        struct Visit;
+        impl<'de> serde::de::Visitor<'de> for Visit {
+            type Value = Pairs<'de>;
+            fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                out.write_str("an object")
+            }
+            fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Pairs<'de>, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(name) = map.next_key::<&RawValue>()? {
+                    pairs.push((name.get(), map.next_value()?));
+                }
+                Ok(Pairs(pairs))
+            }
+        }
         impl<'de> serde::Deserialize<'de> for Pairs<'de> {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct Visit;
-                impl<'de> serde::de::Visitor<'de> for Visit {
-                    type Value = Pairs<'de>;
-                    fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                        out.write_str("an object")
-                    }
-                    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Pairs<'de>, A::Error> {
-                        let mut pairs = Vec::new();
-                        while let Some(name) = map.next_key::<&RawValue>()? {
-                            pairs.push((name.get().to_owned(), map.next_value()?));
-                        }
-                        Ok(Pairs(pairs))
-                    }
-                }
                 deserializer.deserialize_map(Visit)
             }
         }
-        let pairs = serde_json::from_slice::<Pairs<'_>>(body).ok()?.0;
+        Some(serde_json::from_slice::<Pairs<'_>>(body).ok()?.0)
+    }
+
+    /// The rules again, over serde_json's reading of the object.
+    fn model(body: &[u8]) -> Option<Result<Call<'_>, Refused<'_>>> {
+        let pairs = pairs(body)?;
         let values = |wanted: &str| -> Vec<&str> {
             pairs.iter().filter(|(name, _)| *name == format!("\"{wanted}\"")).map(|(_, value)| value.get()).collect()
         };

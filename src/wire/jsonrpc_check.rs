@@ -263,6 +263,7 @@ fn read_exponent(text: &[u8]) -> i64 {
 mod tests {
     use super::*;
     use crate::wire::json::tests::{edited, edits, json_text};
+    use crate::wire::jsonrpc::tests::pairs;
     use crate::wire::jsonrpc::write_answer_prefix;
     use proptest::prelude::*;
     use serde_json::value::RawValue;
@@ -415,6 +416,7 @@ mod tests {
                     "\"1\"",
                     "[1]",
                     "true",
+                    "10000000000000000000000000001e-27",
                     "1e18446744073709551616",
                     "1e-18446744073709551616",
                     "18446744073709551617",
@@ -490,8 +492,86 @@ mod tests {
         }
     }
 
+    /// The rules again, over serde_json's reading, for an answer to the id 1. `None` if it is no object.
+    fn model(body: &str) -> Option<Told<'_>> {
+        let members = pairs(body.as_bytes())?;
+        let values = |wanted: &str| -> Vec<&str> {
+            let named = |name: &str| serde_json::from_str::<String>(name).is_ok_and(|name| name == wanted);
+            members.iter().filter(|(name, _)| named(name)).map(|(_, value)| value.get()).collect()
+        };
+        let (ids, results, errors) = (values("id"), values("result"), values("error"));
+        if ids.len() > 1 || results.len() > 1 || errors.len() > 1 {
+            return Some(Told::Bad(BadAnswer::DuplicateMember));
+        }
+        let Some(id) = ids.first() else {
+            let busy = values("Error")
+                .iter()
+                .any(|text| text.starts_with('"') && text.contains("lack of computing resources"));
+            let outside = results.is_empty() && errors.is_empty();
+            return Some(if busy && outside { Told::NodeBusy } else { Told::Bad(BadAnswer::NoId) });
+        };
+        if id.starts_with('"') || id.parse::<f64>() != Ok(1.0) {
+            return Some(Told::Bad(BadAnswer::WrongId));
+        }
+        let code = |error: &str| -> Option<i64> {
+            let members = pairs(error.as_bytes())?;
+            let named = |name: &str| serde_json::from_str::<String>(name).is_ok_and(|name| name == "code");
+            let codes: Vec<_> = members.iter().filter(|(name, _)| named(name)).collect();
+            if codes.len() == 1 { codes[0].1.get().parse().ok() } else { None }
+        };
+        Some(match (results.first().copied(), errors.first().copied().filter(|error| *error != "null")) {
+            (None | Some("null"), Some(error)) => match code(error) {
+                Some(code) => Told::Error(code, error),
+                None => Told::Bad(BadAnswer::BadError),
+            },
+            (Some(_), Some(_)) => Told::Bad(BadAnswer::BothResultAndError),
+            (Some(result), None) => Told::Result(result),
+            (None, None) => Told::Bad(BadAnswer::NeitherResultNorError),
+        })
+    }
+
+    /// One member of an answer, rightly or wrongly named and filled.
+    fn member() -> impl Strategy<Value = String> {
+        let name =
+            prop::sample::select(vec!["id", "result", "error", "Error", "Result", r"\u0069d", r"err\u006fr", "x"]);
+        let value = prop_oneof![
+            json_text(),
+            Just("null".to_owned()),
+            prop::sample::select(vec![
+                "1",
+                "1.0",
+                "10e-1",
+                "0.1e+1",
+                "2",
+                "-1",
+                "\"1\"",
+                "\"lack of computing resources\""
+            ])
+            .prop_map(str::to_owned),
+            prop::collection::vec("\"(code|c\\\\u006fde|message)\" ?: ?(-?[1-9][0-9]{0,20}|null|\"x\")", 0..3)
+                .prop_map(|members| format!("{{{}}}", members.join(","))),
+        ];
+        (name, value).prop_map(|(name, value)| format!("\"{name}\":{value}"))
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1000))]
+
+        #[test]
+        fn the_check_is_the_model(known in prop::bool::weighted(0.7), members in prop::collection::vec(member(), 0..4), edits in edits()) {
+            let mut members = members;
+            if known {
+                members.push("\"id\":1".to_owned());
+            }
+            for body in [format!("{{{}}}", members.join(",")).into_bytes(), edited(format!("{{{}}}", members.join(" , ")), edits)] {
+                let found = check(&body, 1);
+                let Some(expected) = std::str::from_utf8(&body).ok().and_then(|body| Some((body, model(body)?))) else {
+                    prop_assert!(matches!(found, Checked::Bad(_)), "{:?}: {}", found, String::from_utf8_lossy(&body));
+                    continue;
+                };
+                prop_assert_eq!(told(expected.0, 1), expected.1, "{}", expected.0);
+            }
+        }
 
         #[test]
         fn a_written_result_is_found_again(id in 0..1_000_000_000_000_000u64, value in json_text(), edits in edits()) {

@@ -50,7 +50,8 @@ pub fn write_answer_prefix(out: &mut Vec<u8>, id: &[u8], is_error: bool) {
 }
 
 /// Appends a whole answer that Ringway itself makes, to a Call that had `attempts` attempts.
-pub fn write_fault(out: &mut Vec<u8>, id: &[u8], fault: &Fault, attempts: u32) {
+/// `transaction` is the hash of a signed transaction whose outcome is unknown.
+pub fn write_fault(out: &mut Vec<u8>, id: &[u8], fault: &Fault, attempts: u32, transaction: Option<&str>) {
     write_answer_prefix(out, id, true);
     out.extend_from_slice(b"{\"code\":");
     out.extend_from_slice(itoa::Buffer::new().format(fault.code()).as_bytes());
@@ -65,6 +66,10 @@ pub fn write_fault(out: &mut Vec<u8>, id: &[u8], fault: &Fault, attempts: u32) {
     if let Some(wait_ms) = retry_after_ms(fault) {
         out.extend_from_slice(b",\"retry_after_ms\":");
         write_number(out, wait_ms);
+    }
+    if let Some(transaction) = transaction {
+        out.extend_from_slice(b",\"transaction_hash\":");
+        quote(out, transaction);
     }
     out.extend_from_slice(b"}}}");
 }
@@ -97,7 +102,7 @@ mod tests {
 
     fn fault(fault: Fault, attempts: u32) -> String {
         let mut out = Vec::new();
-        write_fault(&mut out, b"\"a\"", &fault, attempts);
+        write_fault(&mut out, b"\"a\"", &fault, attempts, None);
         String::from_utf8(out).unwrap()
     }
 

@@ -293,3 +293,18 @@ fn a_probe_that_never_comes_back_keeps_no_endpoint_closed() {
     until_served(&mut client);
     assert_eq!(state(&gateway, "a"), 0);
 }
+
+#[test]
+fn the_cooldown_of_a_black_hole_doubles() {
+    // Its probes end by timeout, and deadlines fire late: the permit must outlive them.
+    let (hole, good) = (Upstream::start(|_| Reply::hang()), Upstream::answering("2"));
+    let gateway = Setup::of(&[&hole, &good])
+        .route("attempt_timeout = \"50ms\"")
+        .circuit("consecutive_failures = 1\ncooldown = \"50ms\"\nmax_cooldown = \"30s\"")
+        .start();
+    gateway.wait_for_metrics("three failed probes", |metrics| {
+        gateway.call("eth_call", "[]").assert_result("1", "2");
+        let labels = ["endpoint=\"a\"", "reason=\"probe_failed\""];
+        metrics.sum("ringway_circuit_transitions_total", &labels) >= 3
+    });
+}

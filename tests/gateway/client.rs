@@ -177,6 +177,11 @@ impl Client {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
+    /// Goes away without a word.
+    pub fn reset(self) {
+        rustix::net::connect_unspec(&self.stream).unwrap();
+    }
+
     /// Reads once; `false` = closed or reset.
     #[track_caller]
     fn read(&mut self) -> bool {

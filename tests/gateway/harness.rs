@@ -116,7 +116,8 @@ impl Setup {
         Gateway::start(&self.text())
     }
 
-    fn text(&self) -> String {
+    /// The configuration as a file.
+    pub fn text(&self) -> String {
         let driver = std::env::var("RINGWAY_TEST_DRIVER").unwrap_or_else(|_| "io_uring".into());
         let ids: Vec<String> = self.endpoints.iter().map(|(id, _)| format!("\"{id}\"")).collect();
         let targets = self.targets.clone().unwrap_or_else(|| format!("[{}]", ids.join(", ")));
@@ -269,12 +270,40 @@ impl Gateway {
         assert!(self.log.wait_for(text).is_some(), "no {text:?} in the log:\n{}", self.log());
     }
 
+    /// Writes another configuration, asks for a reload, and waits until it was taken or refused: whether it was taken.
+    #[track_caller]
+    pub fn reload(&self, setup: &Setup) -> bool {
+        self.reload_text(&setup.text())
+    }
+
+    /// The same for a text that is no whole configuration.
+    #[track_caller]
+    pub fn reload_text(&self, config: &str) -> bool {
+        let counts = || {
+            let log = self.log();
+            (log.matches("\"reloaded\"").count(), log.matches("reload refused").count())
+        };
+        let before = counts();
+        std::fs::write(self.folder.join("ringway.toml"), config).unwrap();
+        self.signal(rustix::process::Signal::HUP);
+        let until = Instant::now() + PATIENCE;
+        while counts() == before {
+            assert!(Instant::now() < until, "no word about the reload:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Shards look once a tick; whoever wants to see the new Snapshot waits for what it shows.
+        counts().0 > before.0
+    }
+
     /// Asks it to leave.
-    #[allow(unsafe_code)]
     pub fn terminate(&self) {
-        let pid = libc::pid_t::try_from(self.child.id()).unwrap();
-        // SAFETY: kill takes two numbers; the child was not waited for, so the number is still its own.
-        unsafe { libc::kill(pid, libc::SIGTERM) };
+        self.signal(rustix::process::Signal::TERM);
+    }
+
+    /// Sends a signal. The child was not waited for, so the number is still its own.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
     }
 
     /// Waits until it has left.

@@ -1,7 +1,7 @@
 //! The retry matrix over sockets: what the operation is × how certain the failure is, with many causes for each.
 
 use super::harness::{ClosedPort, FullPort, Gate, Gateway, Reply, Response, Seen, Setup, Upstream};
-use super::matrix_causes::{Cause, Column, NODE_ERROR, Script, causes};
+use super::matrix_causes::{Cause, Column, NODE_ERROR, causes};
 use std::collections::HashMap;
 
 /// The rows: a method of each class, and whether an ambiguous failure may be followed by another attempt.
@@ -18,6 +18,9 @@ const ROWS: [(&str, bool); 7] = [
 /// No node's id may be mistaken for this one: it survives no float.
 const ID: &str = "9007199254740993123";
 
+/// How an upstream answers, and with which status.
+type Script = (fn(&Seen, u16) -> Reply, u16);
+
 /// The gateway of the matrix: `X` has a failing first Endpoint and a good second one, `X-both` two failing ones.
 struct Bench {
     gateway: Gateway,
@@ -31,7 +34,7 @@ struct Bench {
 impl Bench {
     fn new(causes: &[Cause]) -> Bench {
         let script = || {
-            let table: HashMap<String, (Script, u16)> =
+            let table: HashMap<String, Script> =
                 causes.iter().map(|cause| (cause.name.clone(), (cause.script, cause.status))).collect();
             Upstream::start(move |seen| {
                 let name = seen.json()["params"][0].as_str().unwrap_or_default().to_owned();

@@ -390,15 +390,8 @@ fn act(stream: &mut TcpStream, reply: Reply) -> bool {
 }
 
 /// Connecting a TCP socket to nowhere resets it at once, whoever else holds a handle.
-#[allow(unsafe_code)]
 fn reset(stream: &TcpStream) {
-    use std::os::fd::AsRawFd;
-    // SAFETY: an address of family AF_UNSPEC holds nothing but its family; the fd is open for the whole call.
-    unsafe {
-        let mut nowhere: libc::sockaddr = std::mem::zeroed();
-        nowhere.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
-        libc::connect(stream.as_raw_fd(), &nowhere, size_of::<libc::sockaddr>() as libc::socklen_t);
-    }
+    let _ = rustix::net::connect_unspec(stream);
 }
 
 /// Reads one request; `None` = the peer closed.

@@ -1,0 +1,124 @@
+//! What this machine has to offer: CPUs, limits, and sockets to listen on.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+/// Connections that wait in the kernel to be accepted, per listener.
+const BACKLOG: i32 = 4096;
+/// A port that a former process has just left is busy for some ms.
+const BIND_PATIENCE: Duration = Duration::from_millis(500);
+
+/// One address as it was bound, with a socket for each shard.
+pub type Bound = (Option<SocketAddr>, Vec<TcpListener>);
+
+/// Listeners for all shards on all addresses.
+///
+/// # Errors
+/// The address that can't be had, and why.
+pub fn bind_all(addresses: &[SocketAddr], shards: usize) -> Result<Vec<Bound>, String> {
+    addresses
+        .iter()
+        .map(|address| bind(*address, shards).map_err(|error| format!("listen {address}: {error}")))
+        .collect()
+}
+
+/// One listener per shard on one address; port 0 is chosen once.
+fn bind(address: SocketAddr, shards: usize) -> io::Result<Bound> {
+    let patience = Instant::now() + BIND_PATIENCE;
+    // Without SO_REUSEPORT first: two gateways that share a port by accident would each get half of the traffic.
+    let alone = loop {
+        match listener(address, false) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < patience => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            other => break other?,
+        }
+    };
+    let address = alone.local_addr()?;
+    drop(alone);
+    let sockets = (0..shards).map(|_| listener(address, true)).collect::<io::Result<Vec<_>>>()?;
+    Ok((Some(address), sockets))
+}
+
+fn listener(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+    let socket = socket2::Socket::new(
+        socket2::Domain::for_address(address),
+        socket2::Type::STREAM.nonblocking(),
+        Some(socket2::Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// The CPUs that this process may run on.
+pub fn allowed_cpus() -> Vec<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("");
+    cpu_list(list)
+}
+
+/// Reads `0-3,8,10-11`.
+fn cpu_list(list: &str) -> Vec<usize> {
+    let range = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        Some(from.trim().parse().ok()?..=to.trim().parse().ok()?)
+    };
+    list.trim().split(',').filter_map(range).flatten().collect()
+}
+
+/// One shard per CPU, but no more than the cgroup's quota pays for, rounded up.
+pub fn default_shards(cpus: usize) -> usize {
+    let quota = std::fs::read_to_string("/sys/fs/cgroup/cpu.max").ok().and_then(|text| quota(&text));
+    cpus.min(quota.unwrap_or(usize::MAX)).max(1)
+}
+
+/// Reads `150000 100000` (two CPUs, rounded up) or `max 100000` (no quota).
+fn quota(text: &str) -> Option<usize> {
+    let mut words = text.split_whitespace();
+    let (quota, period) = (words.next()?.parse::<usize>().ok()?, words.next()?.parse::<usize>().ok()?);
+    (period > 0).then(|| quota.div_ceil(period).max(1))
+}
+
+/// A client connection needs an fd, and so does each upstream one.
+pub fn raise_open_files(max_connections: usize) {
+    let (soft, hard) = match rlimit::Resource::NOFILE.get() {
+        Ok(limits) => limits,
+        Err(_) => return,
+    };
+    let wanted = (2 * max_connections as u64 + 1024).min(hard);
+    if soft < wanted {
+        let _ = rlimit::Resource::NOFILE.set(wanted, hard);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_and_quotas() {
+        assert_eq!(cpu_list(" 0-3,8,10-11\n"), [0, 1, 2, 3, 8, 10, 11]);
+        assert_eq!(cpu_list("0"), [0]);
+        assert_eq!(cpu_list(""), Vec::<usize>::new());
+        assert_eq!(quota("150000 100000\n"), Some(2));
+        assert_eq!(quota("50000 100000"), Some(1));
+        assert_eq!(quota("max 100000"), None);
+    }
+
+    #[test]
+    fn a_taken_port_is_an_error_and_not_shared() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let error = bind(taken.local_addr().unwrap(), 2).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        let (address, sockets) = bind("127.0.0.1:0".parse().unwrap(), 2).unwrap();
+        assert_eq!(sockets.len(), 2);
+        assert!(sockets.iter().all(|socket| socket.local_addr().ok() == address));
+    }
+}

@@ -1,0 +1,132 @@
+//! Whether an Endpoint knows a transaction: Ringway's own question, counted apart from attempts.
+
+use crate::logic::broadcast::{Said, judge_error};
+use crate::logic::failover::Known;
+use crate::logic::methods::Family;
+use crate::logic::snapshot::EndpointIx;
+use crate::logic::units::Nanos;
+use crate::net::exchange::{Context, place};
+use crate::net::upstream::{self, Request};
+use crate::wire::evm_tx::{hash_text, transaction_hash};
+use crate::wire::jsonrpc::{Checked, check};
+use crate::wire::solana_tx::first_signature;
+
+/// What a signed transaction is called on its chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name(Box<str>);
+
+impl Name {
+    /// The name of the transaction in the params of a signed broadcast, if it can be told from its bytes.
+    pub fn of(family: Family, params: Option<&[u8]>) -> Option<Name> {
+        match family {
+            Family::Evm => {
+                let text = hash_text(&transaction_hash(params?)?);
+                std::str::from_utf8(&text).ok().map(|text| Name(text.into()))
+            }
+            Family::Solana => first_signature(params?).map(|text| Name(text.into())),
+            Family::Tron => None,
+        }
+    }
+
+    /// The name as it stands in a JSON text, without quotes: hex or base58, so nothing has to be escaped.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What a node's error object says about a transaction that was sent before.
+pub fn said(family: Family, error: &[u8]) -> Said {
+    #[derive(serde::Deserialize)]
+    struct Error<'a> {
+        code: i64,
+        #[serde(borrow, default)]
+        message: std::borrow::Cow<'a, str>,
+    }
+    match serde_json::from_slice::<Error<'_>>(error) {
+        Ok(error) => judge_error(family, error.code, &error.message),
+        Err(_) => Said::Other,
+    }
+}
+
+/// Asks an Endpoint for a transaction.
+pub async fn look_up(
+    context: Context<'_>,
+    family: Family,
+    endpoint: EndpointIx,
+    name: &Name,
+    until_ns: Nanos,
+    now_ns: Nanos,
+) -> (Known, Nanos) {
+    let (method, params) = match family {
+        Family::Solana => {
+            ("getSignatureStatuses", format!("[[\"{}\"],{{\"searchTransactionHistory\":true}}]", name.text()))
+        }
+        _ => ("eth_getTransactionByHash", format!("[\"{}\"]", name.text())),
+    };
+    let id = context.shard.next_id();
+    let request = Request {
+        id: Some(id),
+        method,
+        params: Some(params.as_bytes()),
+        traceparent: None,
+        replayable: true,
+        caller: None,
+    };
+    let ended = upstream::attempt(place(context, endpoint), request, until_ns, now_ns).await;
+    let mut known = Known::Unclear;
+    if let Ok(incoming) = ended.result {
+        let body = &incoming.buf[incoming.body.clone()];
+        if let (200..=299, Checked::Result(value)) = (incoming.status, check(body, id)) {
+            known = knows(family, &body[value], name);
+        }
+        context.shard.buffers.give(incoming.buf);
+    }
+    let cells = context.shard.endpoint_cells(&context.current.live, usize::from(endpoint.0));
+    let cell = if known == Known::Yes { &cells.found } else { &cells.not_found };
+    cell.add(1);
+    (known, ended.at_ns)
+}
+
+/// Whether a result shows the transaction, and not only some transaction.
+fn knows(family: Family, result: &[u8], name: &Name) -> Known {
+    let Ok(result) = serde_json::from_slice::<serde_json::Value>(result) else { return Known::Unclear };
+    match family {
+        Family::Solana => match result["value"].as_array().and_then(|value| value.first()) {
+            Some(status) if status.is_null() => Known::No,
+            Some(_) => Known::Yes,
+            None => Known::Unclear,
+        },
+        _ if result.is_null() => Known::No,
+        _ => match result["hash"].as_str().is_some_and(|hash| hash.eq_ignore_ascii_case(name.text())) {
+            true => Known::Yes,
+            false => Known::Unclear,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_very_transaction_counts() {
+        let name = Name("0xab".into());
+        let evm = |result: &[u8]| knows(Family::Evm, result, &name);
+        assert_eq!(evm(b"{\"hash\":\"0xAB\",\"blockNumber\":null}"), Known::Yes);
+        assert_eq!(evm(b"null"), Known::No);
+        for other in [&b"{}"[..], b"{\"hash\":\"0xac\"}", b"[]", b"\"0xab\""] {
+            assert_eq!(evm(other), Known::Unclear, "{}", String::from_utf8_lossy(other));
+        }
+        let solana = |result: &[u8]| knows(Family::Solana, result, &name);
+        assert_eq!(solana(b"{\"context\":{},\"value\":[{\"slot\":1}]}"), Known::Yes);
+        assert_eq!((solana(b"{\"value\":[null]}"), solana(b"{\"value\":[]}")), (Known::No, Known::Unclear));
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_nothing() {
+        assert_eq!(said(Family::Evm, b"{\"code\":-32000,\"message\":\"already known\"}"), Said::AlreadyKnown);
+        assert_eq!(said(Family::Evm, b"{\"code\":-32000,\"message\":7}"), Said::Other);
+        assert_eq!(said(Family::Evm, b"{\"code\":-32000}"), Said::Other);
+        assert_eq!(said(Family::Evm, b"{\"code\":-32000,\"message\":\"nonce too low\"}"), Said::Other);
+    }
+}

@@ -1,0 +1,126 @@
+//! What stands in a `params` array, or in a flat object, one value after the other?
+//!
+//! For the few methods whose parameters Ringway reads. Nothing is built; what is not whole JSON is refused.
+
+use super::json::{JsonError, Members, expect_end, skip_value, skip_whitespace};
+use super::json_text::says;
+
+/// Levels below the array or object itself; requests may nest no deeper.
+const DEPTH_MAX: usize = 127;
+
+/// The elements of an array, checked as they are read. An error ends the walk.
+#[derive(Debug)]
+pub struct Elements<'a> {
+    text: &'a [u8],
+    at: usize,
+    first: bool,
+    done: bool,
+}
+
+impl<'a> Elements<'a> {
+    /// Starts the walk; `None` if the text is no array.
+    pub fn new(text: &'a [u8]) -> Option<Elements<'a>> {
+        let at = skip_whitespace(text, 0);
+        (text.get(at) == Some(&b'[')).then_some(Elements { text, at: at + 1, first: true, done: false })
+    }
+
+    /// The JSON text of the next element; `None` after the last one, when nothing but whitespace follows.
+    pub fn next_value(&mut self) -> Result<Option<&'a [u8]>, JsonError> {
+        if self.done {
+            return Ok(None);
+        }
+        let mut at = skip_whitespace(self.text, self.at);
+        match self.text.get(at) {
+            Some(b']') => {
+                expect_end(self.text, at + 1)?;
+                self.done = true;
+                return Ok(None);
+            }
+            Some(b',') if !self.first => at = skip_whitespace(self.text, at + 1),
+            _ if self.first => {}
+            _ => return Err(JsonError::Invalid),
+        }
+        self.first = false;
+        self.at = skip_value(self.text, at, DEPTH_MAX)?;
+        Ok(self.text.get(at..self.at))
+    }
+}
+
+/// What stands between the quotes of a JSON string; `None` for every other value.
+pub fn string(value: &[u8]) -> Option<&[u8]> {
+    value.strip_prefix(b"\"")?.strip_suffix(b"\"")
+}
+
+/// The values of the members called `names`, from a text that is one object. `None` if it is none, or if one
+/// of the names comes twice: readers differ on which one counts.
+pub fn members<'a, const N: usize>(text: &'a [u8], names: [&[u8]; N]) -> Option<[Option<&'a [u8]>; N]> {
+    let start = skip_whitespace(text, 0);
+    if text.get(start) != Some(&b'{') {
+        return None;
+    }
+    let mut found = [None; N];
+    let mut members = Members::new(text, start + 1);
+    while let Some(name) = members.next_name().ok()? {
+        let name = text.get(name)?;
+        let value = text.get(members.skip(DEPTH_MAX).ok()?)?;
+        for (wanted, found) in names.iter().zip(&mut found) {
+            if says(name, wanted) && found.replace(value).is_some() {
+                return None;
+            }
+        }
+    }
+    expect_end(text, members.at()).ok()?;
+    Some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn elements(text: &str) -> Option<Vec<&str>> {
+        let mut walk = Elements::new(text.as_bytes())?;
+        let mut found = Vec::new();
+        while let Some(value) = walk.next_value().ok()? {
+            found.push(std::str::from_utf8(value).unwrap());
+        }
+        assert_eq!(walk.next_value(), Ok(None), "the end stays the end");
+        Some(found)
+    }
+
+    #[test]
+    fn elements_come_in_order_without_whitespace() {
+        assert_eq!(elements("[]"), Some(vec![]));
+        assert_eq!(elements(" [ ] "), Some(vec![]));
+        assert_eq!(elements("\t[ \"a\" ,\n{\"b\":[1]} , 2 ]\r\n"), Some(vec!["\"a\"", "{\"b\":[1]}", "2"]));
+    }
+
+    #[test]
+    fn what_is_no_array_is_refused() {
+        for text in
+            ["", "{}", "\"a\"", "[", "[1", "[,1]", "[1,]", "[1 2]", "[1]]", "[1] x", "[\"a]", "[1,,2]", "[1}", "null"]
+        {
+            assert_eq!(elements(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn members_are_found_by_what_their_names_say() {
+        let text = br#" {"x":[1,{"a":2}],"a":"1", "\u0062":{"a":3}} "#;
+        assert_eq!(members(text, [b"a", b"b", b"c"]), Some([Some(&b"\"1\""[..]), Some(br#"{"a":3}"#), None]));
+        assert_eq!(members(b"{}", [b"a"]), Some([None]));
+        for text in ["", "[]", "{", "{\"a\":1", "{\"a\":1,\"a\":1}", "{\"a\":1,\"\\u0061\":1}", "{\"a\":1}x", "{\"a\"}"]
+        {
+            assert_eq!(members(text.as_bytes(), [b"a"]), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arrays_are_read_as_serde_json_reads_them(text in "[ \\[\\],:{}\"a0-9\\\\]{0,24}") {
+            let expected = serde_json::from_str::<Vec<Box<serde_json::value::RawValue>>>(&text).ok();
+            let expected = expected.as_ref().map(|all| all.iter().map(|value| value.get()).collect::<Vec<_>>());
+            prop_assert_eq!(elements(&text), expected);
+        }
+    }
+}
