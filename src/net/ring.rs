@@ -255,8 +255,14 @@ impl Wheel {
         let slot = &self.slots[tick as usize % SLOTS];
         let mut watches = slot.take();
         for watch in watches.drain(..) {
-            if watch.visit_ns.get() != due_ns {
-                continue; // moved to an earlier slot meanwhile; that entry counts
+            let visit_ns = watch.visit_ns.get();
+            if visit_ns > due_ns {
+                // Either it was moved to another slot, where its entry counts, or its turn of the wheel has not
+                // come yet (the tick lags behind after a standstill): dropped here, it would never fire.
+                if visit_ns != NEVER && (visit_ns / TICK_NS) as usize % SLOTS == tick as usize % SLOTS {
+                    slot.borrow_mut().push(watch);
+                }
+                continue;
             }
             watch.visit_ns.set(NEVER);
             let deadline_ns = watch.deadline_ns.get();
@@ -538,6 +544,22 @@ mod tests {
             assert!(matches!(read, Ok(0) | Err(_)) && stream.expired());
             assert!(now() < begun_ns + 10_000 * MS);
         });
+    }
+
+    #[test]
+    fn an_entry_for_a_later_turn_of_the_wheel_is_not_lost() {
+        let wheel = Wheel { slots: (0..SLOTS).map(|_| RefCell::default()).collect(), done: Cell::new(0) };
+        let (listener, _) = pair();
+        let watch = Watch::new(listener.as_raw_fd());
+        let (tick, later) = (1_000, 1_000 + SLOTS as u64);
+        watch.deadline_ns.set(later * TICK_NS);
+        watch.cut.set(Cut::Read);
+        wheel.done.set(tick - 1);
+        wheel.put(watch.clone(), later * TICK_NS);
+        wheel.visit(tick, tick * TICK_NS);
+        assert!(!watch.fired.get());
+        wheel.visit(later, later * TICK_NS);
+        assert!(watch.fired.get(), "its own turn came");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Cause {
     /// The Gateway on which it happens.
     pub gateway: &'static str,
     /// What the upstream does.
-    pub script: fn(&Seen, u16) -> Reply,
+    pub script: Script,
     /// The status it does it with.
     pub status: u16,
 }
@@ -42,7 +42,8 @@ impl Cause {
 pub const NODE_ERROR: &str = r#"{"code":-32000,"message":"node says no","data":"0xfeed"}"#;
 const INTERNAL: &str = r#"{"code":-32603,"message":"node internal"}"#;
 
-type Script = fn(&Seen, u16) -> Reply;
+/// What an upstream does with a request, under a status (or by the number of a body in its table).
+pub type Script = fn(&Seen, u16) -> Reply;
 
 fn closing(status: u16, fields: &[&str], body: &str) -> Reply {
     Reply::http(status, &[&["Connection: close"], fields].concat(), body).then_close()
