@@ -28,7 +28,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve a configuration file until SIGTERM or SIGINT
+    /// Serve a configuration file until SIGTERM or SIGINT, which drain; SIGHUP reloads it
     Serve {
         /// The configuration file (TOML)
         #[arg(long, value_name = "FILE")]
