@@ -65,12 +65,15 @@ impl Entrances {
 
 fn is_one_of(hosts: &[Box<str>], host: Option<&str>) -> bool {
     let Some(host) = host else { return false };
-    // The port is not part of the name; an IPv6 address keeps its brackets.
-    let name = match host.rsplit_once(':') {
+    hosts.iter().any(|known| known.eq_ignore_ascii_case(host_name(host)))
+}
+
+/// The name in a `Host`: the port is not part of it; an IPv6 address keeps its brackets.
+pub fn host_name(host: &str) -> &str {
+    match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
-    };
-    hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
 }
 
 /// Why a method is not offered; `None` if it is.
@@ -100,6 +103,15 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_is_not_part_of_a_hosts_name() {
+        for (host, name) in
+            [("a.b", "a.b"), ("a.b:80", "a.b"), ("a.b:", "a.b"), ("[::1]:80", "[::1]"), ("[::1]", "[::1]")]
+        {
+            assert_eq!(host_name(host), name);
+        }
+    }
 
     #[test]
     fn dangerous_namespaces_are_closed_until_exposed() {

@@ -118,13 +118,7 @@ impl Connection {
     async fn answer(&self, current: &Current, ask: &Ask, body: Range<usize>) -> (Reply, bool) {
         let buffers = &self.shard.buffers;
         let made = reply::made_request_id(self.shard.random());
-        let mut frame = Frame {
-            keep_alive: ask.keep_alive && !self.shard.draining(),
-            http11: ask.http11,
-            head_only: ask.head_only,
-            request_id: self.text(&ask.request_id).unwrap_or(std::str::from_utf8(&made).unwrap_or_default()),
-            extra: b"",
-        };
+        let mut frame = self.frame(Some(ask), &made, ask.keep_alive && !self.shard.draining());
         let reply = match ask.want {
             Want::Call(gateway) => {
                 let caller = self.stream.watch();
@@ -151,6 +145,18 @@ impl Connection {
             }
         };
         (reply, frame.keep_alive)
+    }
+
+    /// What an answer says about its connection; without an `ask` the head could not be read.
+    fn frame<'a>(&'a self, ask: Option<&Ask>, made: &'a [u8], keep_alive: bool) -> Frame<'a> {
+        let id = ask.and_then(|ask| self.text(&ask.request_id));
+        Frame {
+            keep_alive,
+            http11: ask.is_none_or(|ask| ask.http11),
+            head_only: ask.is_some_and(|ask| ask.head_only),
+            request_id: id.unwrap_or(std::str::from_utf8(made).unwrap_or_default()),
+            extra: b"",
+        }
     }
 
     /// A piece of the head that is being answered.
@@ -303,14 +309,7 @@ impl Connection {
         self.shard.cells(&current.live).refused(fault.status());
         self.stream.forgive();
         let made = reply::made_request_id(self.shard.random());
-        let id = ask.and_then(|ask| self.text(&ask.request_id));
-        let frame = Frame {
-            keep_alive: false,
-            http11: ask.is_none_or(|ask| ask.http11),
-            head_only: ask.is_some_and(|ask| ask.head_only),
-            request_id: id.unwrap_or(std::str::from_utf8(&made).unwrap_or_default()),
-            extra: b"",
-        };
+        let frame = self.frame(ask, &made, false);
         let reply = reply::fault(&self.shard.buffers, frame, b"null", Fault::Http(fault), 0, None);
         if self.write(current.server(), reply).await {
             self.linger().await;

@@ -8,6 +8,7 @@ use crate::logic::units::MS;
 use crate::net::buffers::{Buffers, HEADROOM};
 use crate::net::exchange::Answer;
 use crate::net::look_up::Name;
+use crate::wire::hex;
 use crate::wire::http1_write::{Announced, Head, ResponseWriter};
 use crate::wire::jsonrpc::{write_answer_prefix, write_fault};
 
@@ -45,8 +46,9 @@ impl<'a> Frame<'a> {
 
 /// An id for a request that came without one, from a random number.
 pub fn made_request_id(random: u64) -> [u8; 16] {
-    let digit = |at: u32| b"0123456789abcdef"[(random >> (60 - 4 * at)) as usize & 15];
-    std::array::from_fn(|at| digit(at as u32))
+    let mut digits = [0; 16];
+    hex::encode(&mut digits, &random.to_be_bytes());
+    digits
 }
 
 /// How a Call was decided, as header lines.

@@ -2,6 +2,7 @@
 //! can't hide them.
 
 use crate::logic::circuit::Admission;
+use crate::logic::routing::host_name;
 use crate::logic::snapshot::{Gateway, Secret, Server};
 use crate::logic::units::Nanos;
 use crate::ops::metrics;
@@ -157,10 +158,7 @@ fn same(given: &[u8], token: &Secret) -> bool {
 
 fn is_loopback(host: Option<&str>) -> bool {
     let Some(host) = host else { return true };
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
+    let name = host_name(host);
     let address = name.trim_start_matches('[').trim_end_matches(']');
     name.eq_ignore_ascii_case("localhost")
         || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
