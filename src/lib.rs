@@ -32,10 +32,12 @@ pub mod logic {
     pub mod call;
     pub mod cidr;
     pub mod circuit;
+    pub mod cors;
     pub mod doubt;
     pub mod explain;
     pub mod failover;
     pub mod fault;
+    pub mod forwarded;
     pub mod limiter;
     pub mod methods;
     pub mod rest;
@@ -49,6 +51,7 @@ pub mod logic {
 
 /// Rank 1. Bytes to values and back; no sockets.
 pub mod wire {
+    pub mod coding;
     pub mod evm_tx;
     pub mod hex;
     pub mod http1;
