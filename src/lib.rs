@@ -41,6 +41,7 @@ pub mod logic {
     pub mod rest;
     pub mod routing;
     pub mod snapshot;
+    pub mod tron_http;
     pub mod units;
     pub mod verdict;
     pub mod versions;
@@ -66,6 +67,7 @@ pub mod wire {
     pub mod jsonrpc_write;
     pub mod params;
     pub mod solana_tx;
+    pub mod tron_http;
     pub mod tron_tx;
 }
 
@@ -101,6 +103,7 @@ pub mod config {
 pub mod net {
     pub mod buffers;
     pub mod client_http;
+    pub mod client_tron;
     pub mod exchange;
     pub mod inbox;
     pub mod look_up;
