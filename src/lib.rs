@@ -43,6 +43,7 @@ pub mod logic {
     pub mod rest;
     pub mod routing;
     pub mod snapshot;
+    pub mod tron_http;
     pub mod units;
     pub mod verdict;
     pub mod versions;
@@ -69,6 +70,7 @@ pub mod wire {
     pub mod jsonrpc_write;
     pub mod params;
     pub mod solana_tx;
+    pub mod tron_http;
     pub mod tron_tx;
 }
 
@@ -104,6 +106,7 @@ pub mod config {
 pub mod net {
     pub mod buffers;
     pub mod client_http;
+    pub mod client_tron;
     pub mod exchange;
     pub mod inbox;
     pub mod look_up;

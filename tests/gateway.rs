@@ -24,6 +24,9 @@ mod gateway {
     mod reload;
     mod rest;
     mod secrets;
+    mod tron;
+    mod tron_honesty;
+    mod tron_matrix;
     mod upstream;
     mod upstream_framing;
     mod weighted;

@@ -249,8 +249,6 @@ mod tests {
             faulty(&text, &format!("gateway[eth].{key}"), &["not built yet; remove it"]);
         }
         faulty(&with("shards = 2", "«compression = true"), "server.compression", &["or write compression = false"]);
-        let words = ["`tron-http` is not built yet", "must be \"json-rpc\""];
-        faulty(&with("enabled = true", "protocol = «\"tron-http\""), "endpoint[geth-1].protocol", &words);
         let tiered = with("\"weighted\"", "«\"tiered\"").replace(", weight = 3", "").replace(", weight = 1", "");
         faulty(
             &tiered,

@@ -64,8 +64,13 @@ fn gateway(
     let key = (chain.clone().unwrap_or_default(), network.clone().unwrap_or_default());
     let family = families.get(&key).copied().unwrap_or_else(|| Family::of_chain(&key.0));
     let owner = Owner { chain, network, protocol: protocol(view) };
-    let surface = surface(view, faults);
-    let table = context.methods.table(family);
+    let protocol = owner.protocol.unwrap_or(Protocol::JsonRpc);
+    if protocol == Protocol::TronHttp && family != Family::Tron && owner.chain.is_some() {
+        let text = "is for chains of the family tron only; write \"json-rpc\", or a [[network]] with family = \"tron\"";
+        faults.fault(view.at_of("protocol"), view.path_of("protocol"), text);
+    }
+    let surface = surface(view, protocol, faults);
+    let table = context.methods.table(protocol, family);
     let mut named = MethodRoutes::default();
     let (routes, default_route) = routes(view, &owner, context, &mut named, faults);
     named.warn_unreachable(table, &surface, faults);
@@ -77,7 +82,7 @@ fn gateway(
         chain: key.0.into(),
         network: key.1.into(),
         family,
-        protocol: owner.protocol.unwrap_or(Protocol::JsonRpc),
+        protocol,
         routes,
         default_route,
         listed,
@@ -111,7 +116,7 @@ fn routes(
                 faults.fault(of.at, of.path.clone(), text);
             }
             None if is_default => default = Some((ix, faults.line(of.at))),
-            _ => named.read(&of, ix, faults),
+            _ => named.read(&of, ix, owner.protocol.unwrap_or(Protocol::JsonRpc), faults),
         }
         routes.push(route(&of, is_default, owner, context, faults));
     }

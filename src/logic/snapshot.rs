@@ -5,7 +5,7 @@
 
 use super::cidr::{Cidr, is_loopback};
 use super::limiter::Rate;
-use super::methods::{Family, MethodId, Methods};
+use super::methods::{Family, MethodId, Methods, Table};
 use super::units::Nanos;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -345,6 +345,11 @@ pub struct Gateway {
 }
 
 impl Gateway {
+    /// The table in which its methods stand.
+    pub fn table<'m>(&self, methods: &'m Methods) -> &'m Table {
+        methods.table(self.protocol, self.family)
+    }
+
     /// The row of [`Gateway::listed`] for a method.
     pub fn admittance(&self, method: MethodId) -> Admittance {
         self.listed[usize::from(method.0)]

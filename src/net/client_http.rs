@@ -3,10 +3,11 @@
 use crate::logic::call::Id;
 use crate::logic::explain::Trail;
 use crate::logic::fault::{Fault, HttpFault};
-use crate::logic::snapshot::{GatewayIx, Server};
+use crate::logic::snapshot::{GatewayIx, Protocol, Server};
 use crate::logic::units::{Nanos, SECOND};
 use crate::net::buffers::SMALLEST;
-use crate::net::exchange::{self, Context};
+use crate::net::client_tron::{self, Places};
+use crate::net::exchange::{self, Answer, Ask, Context};
 use crate::net::inbox::Inbox;
 use crate::net::reply::{self, BatchReply, Frame, Reply};
 use crate::net::ring::{self, Cut, Stream};
@@ -62,14 +63,29 @@ enum Next {
 
 /// What a request wants, known from its head.
 #[derive(Clone, Copy)]
-enum Want {
+pub enum Want {
+    /// JSON-RPC.
     Call(GatewayIx),
+    /// TRON's HTTP API.
+    Api(GatewayIx),
+    /// `/healthz`.
     Health,
-    Nothing(HttpFault),
+    /// Nothing that is there, told in the form of this protocol.
+    Nothing(HttpFault, Protocol),
+}
+
+impl Want {
+    fn protocol(self) -> Protocol {
+        match self {
+            Want::Api(_) => Protocol::TronHttp,
+            Want::Nothing(_, protocol) => protocol,
+            Want::Call(_) | Want::Health => Protocol::JsonRpc,
+        }
+    }
 }
 
 /// What is remembered of a head while its body is read into the same buffer.
-struct Ask {
+struct Heard {
     want: Want,
     framing: Framing,
     head_len: usize,
@@ -81,6 +97,8 @@ struct Ask {
     request_id: Option<Range<usize>>,
     /// The caller asks how its Call was decided, and may.
     explain: bool,
+    /// What goes up of a request of TRON's HTTP API. Boxed, since most requests are JSON-RPC.
+    api: Option<Box<Places>>,
 }
 
 impl Connection {
@@ -96,7 +114,7 @@ impl Connection {
             Ok(None) => return Next::Close,
             Err(fault) => return Box::pin(self.hang_up(fault, None)).await,
         };
-        if let Want::Nothing(fault) = ask.want
+        if let Want::Nothing(fault, _) = ask.want
             && (ask.expect_continue || !is_short(ask.framing))
         {
             return Box::pin(self.hang_up(fault, Some(&ask))).await;
@@ -119,12 +137,12 @@ impl Connection {
     }
 
     /// The answer, and whether the connection goes on after it.
-    async fn answer(&self, current: &Current, ask: &Ask, body: Range<usize>) -> (Reply, bool) {
+    async fn answer(&self, current: &Current, ask: &Heard, body: Range<usize>) -> (Reply, bool) {
         let buffers = &self.shard.buffers;
         let made = reply::made_request_id(self.shard.random());
         let mut frame = self.frame(Some(ask), &made, ask.keep_alive && !self.shard.draining());
         let reply = match ask.want {
-            Want::Call(gateway) => {
+            Want::Call(gateway) | Want::Api(gateway) => {
                 let caller = self.stream.watch();
                 let trail = ask.explain.then(Box::<RefCell<Trail>>::default);
                 let context = Context {
@@ -137,13 +155,19 @@ impl Connection {
                     caller: &caller,
                     trail: trail.as_deref(),
                 };
-                respond(context, &self.inbox.bytes()[body], &mut frame).await
+                match &ask.api {
+                    None => respond(context, &self.inbox.bytes()[body], &mut frame).await,
+                    // Boxed: its state would make every connection's task larger.
+                    Some(places) => {
+                        Box::pin(client_tron::respond(context, places, self.inbox.bytes(), body, &mut frame)).await
+                    }
+                }
             }
             Want::Health => {
                 let healthy = self.shard.world.lifecycle.phase() == Phase::Running;
                 reply::health(buffers, frame, healthy)
             }
-            Want::Nothing(fault) => {
+            Want::Nothing(fault, _) => {
                 self.shard.cells(&current.live).refused(fault.status());
                 reply::fault(buffers, frame, b"null", Fault::Http(fault), 0, None)
             }
@@ -152,7 +176,7 @@ impl Connection {
     }
 
     /// What an answer says about its connection; without an `ask` the head could not be read.
-    fn frame<'a>(&'a self, ask: Option<&Ask>, made: &'a [u8], keep_alive: bool) -> Frame<'a> {
+    fn frame<'a>(&'a self, ask: Option<&Heard>, made: &'a [u8], keep_alive: bool) -> Frame<'a> {
         let id = ask.and_then(|ask| self.text(&ask.request_id));
         Frame {
             keep_alive,
@@ -160,6 +184,7 @@ impl Connection {
             head_only: ask.is_some_and(|ask| ask.head_only),
             request_id: id.unwrap_or(std::str::from_utf8(made).unwrap_or_default()),
             extra: b"",
+            protocol: ask.map_or(Protocol::JsonRpc, |ask| ask.want.protocol()),
         }
     }
 
@@ -183,7 +208,7 @@ impl Connection {
     }
 
     /// Reads a head that has begun; `None` = the client left.
-    async fn head(&mut self, current: &Current) -> Result<Option<Ask>, HttpFault> {
+    async fn head(&mut self, current: &Current) -> Result<Option<Heard>, HttpFault> {
         let server = current.server();
         let limits = HeadLimits { bytes: server.max_header_bytes, headers: server.max_headers };
         let mut scanned = 0;
@@ -202,13 +227,19 @@ impl Connection {
         }
     }
 
-    fn ask(&self, current: &Current, head: &RequestHead<'_>) -> Ask {
+    fn ask(&self, current: &Current, head: &RequestHead<'_>) -> Heard {
         let place = |text: &str| {
             let from = text.as_ptr() as usize - self.inbox.bytes().as_ptr() as usize;
             from..from + text.len()
         };
-        Ask {
-            want: want(current, head),
+        let want = want(current, head);
+        let api = match want {
+            Want::Api(_) => client_tron::places(current, head, self.inbox.bytes()).map(Box::new),
+            _ => None,
+        };
+        Heard {
+            want,
+            api,
             framing: head.framing,
             head_len: head.head_len,
             keep_alive: head.keep_alive,
@@ -222,7 +253,7 @@ impl Connection {
     }
 
     /// Reads the body: where it is, and where the next request begins. `None` = the client left.
-    async fn body(&mut self, server: &Server, ask: &Ask) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
+    async fn body(&mut self, server: &Server, ask: &Heard) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
         let start = ask.head_len;
         let here = self.inbox.len() - start;
         let complete = match ask.framing {
@@ -309,7 +340,7 @@ impl Connection {
     }
 
     /// Answers a request after which the next one can't be found, and closes.
-    async fn hang_up(&mut self, fault: HttpFault, ask: Option<&Ask>) -> Next {
+    async fn hang_up(&mut self, fault: HttpFault, ask: Option<&Heard>) -> Next {
         let current = self.shard.current();
         self.shard.cells(&current.live).refused(fault.status());
         self.stream.forgive();
@@ -356,25 +387,29 @@ fn want(current: &Current, head: &RequestHead<'_>) -> Want {
     if head.path == "/healthz" {
         return match head.verb {
             Verb::Get | Verb::Head => Want::Health,
-            _ => Want::Nothing(HttpFault::MethodNotAllowed("GET, HEAD")),
+            _ => Want::Nothing(HttpFault::MethodNotAllowed("GET, HEAD"), Protocol::JsonRpc),
         };
     }
     let Some(gateway) = current.entrances.find(head.path, head.host) else {
-        return Want::Nothing(HttpFault::NotFound);
+        return client_tron::want(current, head);
     };
+    let nothing = |fault| Want::Nothing(fault, Protocol::JsonRpc);
     if head.verb != Verb::Post {
-        return Want::Nothing(HttpFault::MethodNotAllowed("POST"));
+        return nothing(HttpFault::MethodNotAllowed("POST"));
     }
     match (head.content_type, head.content_encoding) {
-        (ContentType::Other, _) => Want::Nothing(HttpFault::Unsupported("Content-Type is not application/json")),
+        (ContentType::Other, _) => nothing(HttpFault::Unsupported("Content-Type is not application/json")),
         // Without a type a browser would send it without asking first.
         (ContentType::Missing, _) if head.origin.is_some() => {
-            Want::Nothing(HttpFault::Unsupported("a request with an Origin needs Content-Type: application/json"))
+            nothing(HttpFault::Unsupported("a request with an Origin needs Content-Type: application/json"))
         }
         (_, Coding::Identity) => Want::Call(gateway),
-        (_, _) => Want::Nothing(HttpFault::Unsupported("Content-Encoding: send the body as it is")),
+        (_, _) => nothing(HttpFault::Unsupported(CODED)),
     }
 }
+
+/// Why a coded body is refused.
+pub const CODED: &str = "Content-Encoding: send the body as it is";
 
 fn is_short(framing: Framing) -> bool {
     match framing {
@@ -390,13 +425,8 @@ async fn respond(context: Context<'_>, body: &[u8], frame: &mut Frame<'_>) -> Re
     let reply = |frame: &Frame<'_>, id: &[u8], answer| reply::single(buffers, *frame, id, answer);
     match jsonrpc::parse(body, context.current.server().max_batch) {
         Ok(Message::Single(Ok(call))) => {
-            let answer = exchange::call(context, &call).await;
-            frame.keep_alive &= !context.shard.draining();
-            let Some(trail) = context.trail else { return reply(frame, call.id.bytes(), answer) };
-            let source = matches!(answer, exchange::Answer::Node { .. }).then_some("upstream");
-            let snapshot = &context.current.live.snapshot;
-            let extra = reply::explanation(snapshot, context.gateway, &trail.borrow(), source);
-            reply(&Frame { extra: &extra, ..*frame }, call.id.bytes(), answer)
+            let answer = exchange::call(context, Ask::JsonRpc(&call)).await;
+            explained(context, call.id.bytes(), answer, frame)
         }
         Ok(Message::Single(Err(refused))) => {
             reply(frame, refused.id.bytes(), exchange::invalid(context, Fault::InvalidRequest(refused.why)))
@@ -405,6 +435,17 @@ async fn respond(context: Context<'_>, body: &[u8], frame: &mut Frame<'_>) -> Re
         Ok(Message::Batch(members)) => Box::pin(batch(context, members, frame)).await,
         Err(fault) => reply(frame, Id::Absent.bytes(), exchange::invalid(context, fault)),
     }
+}
+
+/// The answer to one Call, with how it was decided where the caller wants to know.
+pub fn explained(context: Context<'_>, id: &[u8], answer: Answer, frame: &mut Frame<'_>) -> Reply {
+    let buffers = &context.shard.buffers;
+    frame.keep_alive &= !context.shard.draining();
+    let Some(trail) = context.trail else { return reply::single(buffers, *frame, id, answer) };
+    let source = matches!(answer, Answer::Node { .. } | Answer::Verbatim { .. }).then_some("upstream");
+    let snapshot = &context.current.live.snapshot;
+    let extra = reply::explanation(snapshot, context.gateway, &trail.borrow(), source);
+    reply::single(buffers, Frame { extra: &extra, ..*frame }, id, answer)
 }
 
 async fn batch(context: Context<'_>, batch: Batch<'_>, frame: &mut Frame<'_>) -> Reply {
@@ -416,7 +457,7 @@ async fn batch(context: Context<'_>, batch: Batch<'_>, frame: &mut Frame<'_>) ->
         // A member's attempts begin when its turn comes, which may be long after the batch did.
         let context = Context { started_ns: ring::now(), ..context };
         match member {
-            Ok(call) => (call.id, exchange::call(context, call).await),
+            Ok(call) => (call.id, exchange::call(context, Ask::JsonRpc(call)).await),
             Err(refused) => (refused.id, exchange::invalid(context, Fault::InvalidRequest(refused.why))),
         }
     });

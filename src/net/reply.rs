@@ -3,14 +3,16 @@
 use crate::logic::batch::BatchHead;
 use crate::logic::explain::Trail;
 use crate::logic::fault::{Fault, HttpFault};
-use crate::logic::snapshot::{EndpointIx, GatewayIx, Snapshot};
+use crate::logic::snapshot::{EndpointIx, GatewayIx, Protocol, Snapshot};
 use crate::logic::units::MS;
 use crate::net::buffers::{Buffers, HEADROOM};
 use crate::net::exchange::Answer;
 use crate::net::look_up::Name;
 use crate::wire::hex;
+use crate::wire::http1_response::content_type;
 use crate::wire::http1_write::{Announced, Head, ResponseWriter};
 use crate::wire::jsonrpc::{write_answer_prefix, write_fault};
+use crate::wire::tron_http;
 
 /// Bytes that are ready to be written.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub struct Frame<'a> {
     pub request_id: &'a str,
     /// More header lines, each with its CRLF.
     pub extra: &'a [u8],
+    /// In whose form Ringway's own errors are told.
+    pub protocol: Protocol,
 }
 
 impl<'a> Frame<'a> {
@@ -97,9 +101,15 @@ pub fn single(buffers: &Buffers, frame: Frame<'_>, id: &[u8], answer: Answer) ->
             buffers.give(front);
             reply
         }
-        Answer::Verbatim { mut buf, body } => {
+        Answer::Verbatim { mut buf, body, status, is_json, .. } => {
             let mut front = buffers.take(HEADROOM);
-            frame.head(200, Some(body.len())).write(&mut front);
+            let mut head = frame.head(status, Some(body.len()));
+            if !is_json {
+                // What is no JSON is told as the node told it.
+                let content_type = content_type(&buf[..body.start]).unwrap_or("text/plain");
+                head.body = Some(Announced { content_type, bytes: body.len() });
+            }
+            head.write(&mut front);
             buf.truncate(body.end);
             let reply = in_front(buffers, buf, body.start, &front);
             buffers.give(front);
@@ -137,8 +147,11 @@ pub fn fault(
 ) -> Reply {
     let mut buf = buffers.take(2 * HEADROOM + id.len());
     buf.resize(HEADROOM, 0);
-    write_fault(&mut buf, id, &fault, attempts, transaction);
-    let mut head = frame.head(fault.http_status(), Some(buf.len() - HEADROOM));
+    match frame.protocol {
+        Protocol::JsonRpc => write_fault(&mut buf, id, &fault, attempts, transaction),
+        Protocol::TronHttp => tron_http::write_fault(&mut buf, &fault, attempts, transaction),
+    }
+    let mut head = frame.head(fault.http_status(frame.protocol), Some(buf.len() - HEADROOM));
     head.retry_after_s = fault.retry_after_s();
     if let Fault::Http(HttpFault::MethodNotAllowed(allow)) = fault {
         head.allow = Some(allow);
@@ -220,7 +233,7 @@ impl<'b> BatchReply<'b> {
                 self.buf.push(b'}');
                 self.buffers.give(buf);
             }
-            Answer::Verbatim { buf, body } => {
+            Answer::Verbatim { buf, body, .. } => {
                 self.room_for(body.len() + HEADROOM);
                 self.buf.extend_from_slice(&buf[body]);
                 self.buffers.give(buf);
@@ -264,7 +277,14 @@ impl<'b> BatchReply<'b> {
 mod tests {
     use super::*;
 
-    const FRAME: Frame<'_> = Frame { keep_alive: true, http11: true, head_only: false, request_id: "r-1", extra: b"" };
+    const FRAME: Frame<'_> = Frame {
+        keep_alive: true,
+        http11: true,
+        head_only: false,
+        request_id: "r-1",
+        extra: b"",
+        protocol: Protocol::JsonRpc,
+    };
 
     fn node(front: usize, value: &[u8]) -> Answer {
         let mut buf = vec![b'#'; front];

@@ -4,6 +4,7 @@
 //! so that it can go right in front of a body that is already there, and the same bytes in both ways.
 
 use super::http1::{is_tchar, is_value_char};
+use crate::logic::tron_http::{ApiCall, Verb};
 
 /// `Content-Type` of everything that speaks JSON.
 pub const JSON: &str = "application/json";
@@ -243,21 +244,34 @@ impl RequestTemplate<'_> {
             put(b"/");
         }
         field(&mut put, &visible_part(self.path_and_query), b" HTTP/1.1");
-        field(&mut put, b"Host: ", &visible_part(self.authority));
-        if !self.overrides("User-Agent") {
-            field(&mut put, b"User-Agent: ", self.user_agent.as_bytes());
-        }
-        if !self.overrides("Accept") {
-            field(&mut put, b"Accept: ", JSON.as_bytes());
-        }
-        field(&mut put, b"Accept-Encoding: ", if self.gzip { b"gzip" } else { b"identity" });
-        field(&mut put, b"Content-Type: ", JSON.as_bytes());
-        for (name, value) in self.headers.iter().filter(|(name, value)| may_set(name, value)) {
-            put(name.as_bytes());
-            field(&mut put, b": ", value.as_bytes());
-        }
+        self.fields(Some(JSON), &mut put);
         put(b"Content-Length: ");
         out.into_boxed_slice()
+    }
+
+    /// The fields that every request to an API has in common; [`ApiRequestWriter`] writes what is around them.
+    pub fn build_fields(&self) -> Box<[u8]> {
+        let mut out = Vec::new();
+        self.fields(None, &mut |piece| out.extend_from_slice(piece));
+        out.into_boxed_slice()
+    }
+
+    fn fields(&self, content_type: Option<&str>, put: &mut impl FnMut(&[u8])) {
+        field(put, b"Host: ", &visible_part(self.authority));
+        if !self.overrides("User-Agent") {
+            field(put, b"User-Agent: ", self.user_agent.as_bytes());
+        }
+        if !self.overrides("Accept") {
+            field(put, b"Accept: ", JSON.as_bytes());
+        }
+        field(put, b"Accept-Encoding: ", if self.gzip { b"gzip" } else { b"identity" });
+        if let Some(content_type) = content_type {
+            field(put, b"Content-Type: ", content_type.as_bytes());
+        }
+        for (name, value) in self.headers.iter().filter(|(name, value)| may_set(name, value)) {
+            put(name.as_bytes());
+            field(put, b": ", value.as_bytes());
+        }
     }
 
     fn overrides(&self, wanted: &str) -> bool {
@@ -298,11 +312,57 @@ impl Head for RequestWriter<'_> {
     }
 }
 
+/// The head of a request to an API of an upstream: what the caller asked, behind the Endpoint's own path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ApiRequestWriter<'a> {
+    /// From [`RequestTemplate::build_fields`].
+    pub fields: &'a [u8],
+    /// Path and query of the Endpoint's URL: the path goes in front of the caller's, and so does the query.
+    pub base: &'a str,
+    /// The request.
+    pub call: &'a ApiCall<'a>,
+    /// The client's `traceparent`, as `http1_request` let it through.
+    pub traceparent: Option<&'a str>,
+}
+
+impl Head for ApiRequestWriter<'_> {
+    fn pieces(&self, put: &mut impl FnMut(&[u8])) {
+        let ApiCall { verb, path, query, content_type, body } = *self.call;
+        let (base, own) = match self.base.split_once('?') {
+            Some((base, own)) => (base, Some(own).filter(|own| !own.is_empty())),
+            None => (self.base, None),
+        };
+        put(verb.word().as_bytes());
+        put(b" ");
+        put(base.trim_end_matches('/').as_bytes());
+        put(path.as_bytes());
+        for (query, before) in [(own, &b"?"[..]), (query, if own.is_some() { b"&" } else { b"?" })] {
+            if let Some(query) = query {
+                put(before);
+                put(query.as_bytes());
+            }
+        }
+        put(b" HTTP/1.1\r\n");
+        put(self.fields);
+        if let Some(content_type) = content_type {
+            field(put, b"Content-Type: ", content_type.as_bytes());
+        }
+        // A GET without a body announces none (RFC 9110, 8.6).
+        if verb == Verb::Post || !body.is_empty() {
+            number(put, b"Content-Length: ", body.len() as u64);
+        }
+        if let Some(traceparent) = self.traceparent {
+            field(put, b"traceparent: ", traceparent.as_bytes());
+        }
+        put(b"\r\n");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::wire::http1::HeadLimits;
-    use crate::wire::http1_request::{ContentType, Framing, Verb, request_head};
+    use crate::wire::http1_request::{ContentType, Framing, Verb as Method, request_head};
     use crate::wire::http1_response::{BodyFraming, RetryAfter, response_head};
 
     const LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, headers: 100 };
@@ -407,7 +467,7 @@ mod tests {
             )
         );
         let read = request_head(written.as_bytes(), 0, &LIMITS).unwrap().unwrap();
-        assert_eq!((read.verb, read.path, read.query), (Verb::Post, "/v3/key", Some("x=1")));
+        assert_eq!((read.verb, read.path, read.query), (Method::Post, "/v3/key", Some("x=1")));
         assert_eq!((read.framing, read.content_type), (Framing::Length(1234), ContentType::Json));
         assert_eq!((read.host, read.traceparent), (Some("node:8545"), Some(TRACE)));
         assert!(request(TEMPLATE, None).ends_with("Content-Length: 1234\r\n\r\n"));

@@ -21,6 +21,7 @@ pub struct Setup {
     route: String,
     targets: Option<String>,
     more: String,
+    tron: bool,
 }
 
 impl Setup {
@@ -37,7 +38,14 @@ impl Setup {
             route: String::new(),
             targets: None,
             more: String::new(),
+            tron: false,
         }
+    }
+
+    /// All of it speaks TRON's HTTP API; the first Gateway is `tron` on `/tron`.
+    pub fn tron(mut self) -> Setup {
+        self.tron = true;
+        self
     }
 
     /// Endpoints at these upstreams.
@@ -126,13 +134,19 @@ impl Setup {
             .iter()
             .map(|(id, own)| format!("[[endpoint]]\nid = \"{id}\"\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n{own}"))
             .collect();
-        format!(
+        let text = format!(
             "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\nshards = {}\ndriver = \"{driver}\"\n{}\n\
              [log]\nformat = \"json\"\n{}\n{endpoints}\n\
              [[gateway]]\nid = \"eth\"\npath = \"/eth\"\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n{}\
              [[gateway.route]]\nid = \"default\"\ntargets = {targets}\n{}\n{}",
             self.shards, self.server, self.sections, self.gateway, self.route, self.more
-        )
+        );
+        match self.tron {
+            true => text
+                .replace("id = \"eth\"\npath = \"/eth\"", "id = \"tron\"\npath = \"/tron\"")
+                .replace("chain = \"ethereum\"", "chain = \"tron\"\nprotocol = \"tron-http\""),
+            false => text,
+        }
     }
 }
 
@@ -170,7 +184,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    fn start(config: &str) -> Gateway {
+    /// Starts one with this configuration.
+    pub fn start(config: &str) -> Gateway {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("ringway-gateway-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);

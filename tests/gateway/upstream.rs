@@ -38,6 +38,11 @@ impl Seen {
         values.pop()
     }
 
+    /// Method, target and version.
+    pub fn line(&self) -> &str {
+        self.head.lines().next().unwrap_or_default()
+    }
+
     /// The body as text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("the body is UTF-8")
