@@ -107,6 +107,7 @@ pub mod net {
     pub mod buffers;
     pub mod client_http;
     pub mod client_tron;
+    pub mod coded;
     pub mod exchange;
     pub mod inbox;
     pub mod look_up;

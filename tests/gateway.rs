@@ -8,6 +8,8 @@ mod gateway {
     mod cases;
     mod circuit;
     mod client;
+    mod coded;
+    mod cors;
     mod envelope;
     mod explain;
     mod faults;

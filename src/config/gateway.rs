@@ -6,6 +6,7 @@ use super::file::View;
 use super::gateway_methods::{MethodRoutes, listed, surface};
 use super::route::{Owner, route};
 use super::url::bare_host;
+use crate::logic::cors::{Cors, is_origin};
 use crate::logic::methods::{Family, Methods};
 use crate::logic::snapshot::{Gateway, Protocol, Route, RouteIx};
 use std::collections::HashMap;
@@ -79,6 +80,7 @@ fn gateway(
         id: place.id.as_str().into(),
         path: place.path.as_str().into(),
         hosts: place.hosts.iter().map(|host| host.as_str().into()).collect(),
+        cors: cors(view, faults),
         chain: key.0.into(),
         network: key.1.into(),
         family,
@@ -89,6 +91,38 @@ fn gateway(
         unlisted_routes,
         surface,
     }
+}
+
+/// `cors`: `"*"` alone, or origins as browsers send them.
+fn cors(view: &View<'_>, faults: &mut Faults<'_>) -> Option<Cors> {
+    if !view.typed("cors") {
+        return None;
+    }
+    let table = view.table("cors");
+    let (typed, path) = (table.texts("origins"), table.path_of("origins"));
+    if typed.iter().any(|origin| origin.text == "*") {
+        if typed.len() > 1 {
+            faults.fault(
+                table.at_of("origins"),
+                path,
+                "has \"*\", which is every origin, beside others; keep one of the two",
+            );
+        }
+        return Some(Cors::Any);
+    }
+    if typed.is_empty() && !table.wrong("origins") && table.typed("origins") {
+        faults.fault(
+            table.at_of("origins"),
+            path.clone(),
+            "is empty, so no page could call; name origins, or remove cors",
+        );
+    }
+    for (position, origin) in typed.iter().enumerate().filter(|(_, origin)| !is_origin(&origin.text)) {
+        let text =
+            "is no origin as browsers send it, like \"https://app.example\": lower case, no path, no slash at the end";
+        faults.fault(origin.at, format!("{path}[{position}]"), text);
+    }
+    Some(Cors::Listed(typed.iter().map(|origin| origin.text.as_str().into()).collect()))
 }
 
 fn routes(

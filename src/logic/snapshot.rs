@@ -4,6 +4,7 @@
 //! with which it began.
 
 use super::cidr::{Cidr, is_loopback};
+use super::cors::Cors;
 use super::limiter::Rate;
 use super::methods::{Family, MethodId, Methods, Table};
 use super::units::Nanos;
@@ -122,6 +123,10 @@ pub struct Server {
     pub explain: Explain,
     /// Who is trusted, besides loopback.
     pub explain_from: Vec<Cidr>,
+    /// Whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<Cidr>,
+    /// Large answers go out in gzip to clients that take it.
+    pub compression: bool,
     /// Client connections, all shards together.
     pub max_connections: usize,
     /// Largest request head in bytes.
@@ -324,6 +329,8 @@ pub struct Gateway {
     pub path: Box<str>,
     /// Optional Host match, lower case, without port.
     pub hosts: Vec<Box<str>>,
+    /// Which pages of other sites may read answers; `None` = none.
+    pub cors: Option<Cors>,
     /// Chain.
     pub chain: Box<str>,
     /// Network.

@@ -3,7 +3,8 @@
 use crate::logic::fault::HttpFault;
 use crate::logic::snapshot::Protocol;
 use crate::logic::tron_http::{self, ApiCall, Verb};
-use crate::net::client_http::{CODED, Want, explained};
+use crate::net::client_http::{Want, asks_first, explained};
+use crate::net::coded::CODED;
 use crate::net::exchange::{self, Ask, Context};
 use crate::net::reply::{Frame, Reply};
 use crate::net::shard::Current;
@@ -24,6 +25,9 @@ pub fn want(current: &Current, head: &RequestHead<'_>) -> Want {
     let Some((gateway, own)) = current.entrances.find_above(head.path, head.host) else {
         return Want::Nothing(HttpFault::NotFound, Protocol::JsonRpc);
     };
+    if asks_first(current, gateway, head) {
+        return Want::Preflight(gateway);
+    }
     let snapshot = &current.live.snapshot;
     let table = snapshot.gateways[usize::from(gateway.0)].table(&snapshot.methods);
     match tron_http::admit(table, &head.path[own..], verb(head)).and_then(|_| acceptable(head)) {
@@ -53,8 +57,8 @@ fn acceptable(head: &RequestHead<'_>) -> Result<(), HttpFault> {
         return Err(HttpFault::Unsupported("a body with an Origin needs a Content-Type"));
     }
     match head.content_encoding {
-        Coding::Identity => Ok(()),
-        _ => Err(HttpFault::Unsupported(CODED)),
+        Coding::Other => Err(HttpFault::Unsupported(CODED)),
+        _ => Ok(()),
     }
 }
 
@@ -74,21 +78,15 @@ pub fn places(current: &Current, head: &RequestHead<'_>, bytes: &[u8]) -> Option
 }
 
 /// The answer to a request.
-pub async fn respond(
-    context: Context<'_>,
-    places: &Places,
-    bytes: &[u8],
-    body: Range<usize>,
-    frame: &mut Frame<'_>,
-) -> Reply {
+pub async fn respond(context: Context<'_>, places: &Places, bytes: &[u8], body: &[u8], frame: &mut Frame<'_>) -> Reply {
     let text = |place: &Range<usize>| bytes.get(place.clone()).and_then(|text| std::str::from_utf8(text).ok());
     let call = ApiCall {
         verb: places.verb,
         path: text(&places.path).unwrap_or_default(),
         query: places.query.as_ref().and_then(text),
         content_type: places.content_type.as_ref().and_then(text),
-        body: bytes.get(body).unwrap_or_default(),
+        body,
     };
     let answer = exchange::call(context, Ask::TronHttp(&call)).await;
-    explained(context, b"null", answer, frame)
+    explained(context, b"null", answer, frame).await
 }

@@ -59,6 +59,17 @@ impl Announced<'static> {
     }
 }
 
+/// Whether an answer's coding depends on what the client takes, and which one it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerCoding {
+    /// It is as it is, whoever asks.
+    Fixed,
+    /// As it is, but another client might get it in gzip.
+    Plain,
+    /// In gzip.
+    Gzip,
+}
+
 /// The head of a response to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseWriter<'a> {
@@ -76,6 +87,10 @@ pub struct ResponseWriter<'a> {
     pub allow: Option<&'a str>,
     /// `X-Request-Id`; left out if it is not visible ASCII.
     pub request_id: Option<&'a str>,
+    /// `Access-Control-Allow-Origin`, with what belongs to it.
+    pub cors: Option<&'a str>,
+    /// What is said about the body's coding.
+    pub coding: AnswerCoding,
     /// More fields, as whole lines with their CRLFs.
     pub extra: &'a [u8],
 }
@@ -91,6 +106,8 @@ impl<'a> ResponseWriter<'a> {
             retry_after_s: None,
             allow: None,
             request_id: None,
+            cors: None,
+            coding: AnswerCoding::Fixed,
             extra: b"",
         }
     }
@@ -130,6 +147,15 @@ impl Head for ResponseWriter<'_> {
         }
         if let Some(id) = self.request_id.filter(|id| id.bytes().all(|byte| byte.is_ascii_graphic())) {
             field(put, b"X-Request-Id: ", id.as_bytes());
+        }
+        if let Some(origin) = self.cors {
+            field(put, b"Access-Control-Allow-Origin: ", origin.as_bytes());
+            put(b"Access-Control-Expose-Headers: Retry-After, X-Request-Id\r\nVary: Origin\r\n");
+        }
+        match self.coding {
+            AnswerCoding::Fixed => {}
+            AnswerCoding::Plain => put(b"Vary: Accept-Encoding\r\n"),
+            AnswerCoding::Gzip => put(b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"),
         }
         debug_assert!(self.extra.is_empty() || self.extra.ends_with(b"\r\n"), "extra holds whole lines");
         put(self.extra);

@@ -261,6 +261,11 @@ impl Gateway {
         client.response()
     }
 
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// All metrics as of now.
     #[track_caller]
     pub fn metrics(&self) -> Metrics {
