@@ -16,6 +16,7 @@ mod gateway {
     mod honesty;
     mod http_edge;
     mod limits;
+    mod lives;
     mod matrix;
     mod matrix_causes;
     mod metrics;

@@ -452,6 +452,23 @@ impl ClosedPort {
     }
 }
 
+/// A port for gateways that follow one another: nobody else gets it while none of them listens.
+pub struct HeldPort {
+    /// The address.
+    pub address: SocketAddr,
+    _held: socket2::Socket,
+}
+
+impl HeldPort {
+    /// Takes one.
+    pub fn new() -> HeldPort {
+        let held = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        held.set_reuse_address(true).unwrap();
+        held.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        HeldPort { address: held.local_addr().unwrap().as_socket().unwrap(), _held: held }
+    }
+}
+
 /// A listener whose queue is full: the kernel drops further attempts to connect.
 pub struct FullPort {
     /// The address that never answers.
