@@ -21,9 +21,12 @@ mod gateway {
     mod matrix_causes;
     mod metrics;
     mod pool;
+    mod probes;
     mod reload;
     mod rest;
     mod secrets;
+    mod storm;
+    mod storm_node;
     mod upstream;
     mod upstream_framing;
     mod weighted;

@@ -1,7 +1,9 @@
 //! Starts the built binary with a configuration of a test's own, and ends it.
 
 pub use super::client::{Client, Response, call_body, notification_body, request};
-pub use super::upstream::{ClosedPort, FullPort, Gate, HeldPort, PATIENCE, Reply, Seen, Upstream, error_body, result_body};
+pub use super::upstream::{
+    ClosedPort, FullPort, Gate, HeldPort, PATIENCE, Reply, Seen, Upstream, error_body, result_body,
+};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;

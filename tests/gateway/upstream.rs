@@ -390,12 +390,12 @@ fn act(stream: &mut TcpStream, reply: Reply) -> bool {
 }
 
 /// Connecting a TCP socket to nowhere resets it at once, whoever else holds a handle.
-fn reset(stream: &TcpStream) {
+pub fn reset(stream: &TcpStream) {
     let _ = rustix::net::connect_unspec(stream);
 }
 
 /// Reads one request; `None` = the peer closed.
-fn read_request(stream: &mut TcpStream, buf: &mut VecDeque<u8>) -> Option<(String, Vec<u8>)> {
+pub fn read_request(stream: &mut TcpStream, buf: &mut VecDeque<u8>) -> Option<(String, Vec<u8>)> {
     let mut chunk = vec![0; 64 << 10];
     loop {
         let bytes = buf.make_contiguous();
