@@ -27,6 +27,7 @@ mod gateway {
     mod secrets;
     mod storm;
     mod storm_node;
+    mod tally;
     mod upstream;
     mod upstream_framing;
     mod weighted;
