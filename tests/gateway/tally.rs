@@ -3,6 +3,7 @@
 use super::harness::{
     Client, ClosedPort, Gateway, Metrics, Reply, Seen, Setup, Upstream, call_body, notification_body,
 };
+use super::honesty::{RAW, hash};
 use super::upstream::response;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -35,7 +36,8 @@ fn node(at: usize, tally: &Tally) -> Upstream {
     Upstream::start(move |seen| {
         if seen.holds("eth_getTransactionByHash") {
             tally.add(if at == 1 { "found" } else { "not_found" });
-            return if at == 1 { Reply::result(seen, r#"{"blockNumber":null}"#) } else { Reply::result(seen, "null") };
+            let known = format!("{{\"hash\":\"{}\",\"blockNumber\":null}}", hash());
+            return Reply::result(seen, if at == 1 { &known } else { "null" });
         }
         let (outcome, reply) = answer(seen, script(seen, at));
         tally.add(outcome);
@@ -108,9 +110,6 @@ const SCRIPTS: [&str; 16] = [
     "text garbage",
 ];
 const METHODS: [&str; 4] = ["eth_call", "eth_sendTransaction", "acme_unknown", "net_peerCount"];
-const RAW: &str = "0xf86c098504a817c800825208943535353535353535353535353535353535353535880de0b6b3a76400008025a0\
-                   28ef61340bd939bc2195fe537567866003e1a15d3c71ff63e1590620aa636276a067cbe9d8997f761aecb703304b3800cc\
-                   f555c9f3dc64214b297fb1966a3b6d83";
 
 /// All that one caller counts.
 struct Caller<'a> {
@@ -193,7 +192,7 @@ fn everything_is_counted_once_to_the_last_call() {
         .server("max_response_bytes = \"16KiB\"")
         .targets("[\"a\", \"b\"]")
         .endpoint(3, "enabled = false")
-        .endpoint(4, "circuit = { consecutive_failures = 3, cooldown = \"60s\" }")
+        .endpoint(4, "circuit = { consecutive_failures = 3, cooldown = \"30s\" }")
         .another("brief", "[\"a\", \"b\"]", "attempt_timeout = \"60ms\"")
         .another("closed", "[\"c\"]", "")
         .another("nobody", "[\"d\"]", "")
