@@ -1,7 +1,9 @@
 //! Starts the built binary with a configuration of a test's own, and ends it.
 
 pub use super::client::{Client, Response, call_body, notification_body, request};
-pub use super::upstream::{ClosedPort, FullPort, Gate, PATIENCE, Reply, Seen, Upstream, error_body, result_body};
+pub use super::upstream::{
+    ClosedPort, FullPort, Gate, HeldPort, PATIENCE, Reply, Seen, Upstream, error_body, result_body,
+};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -13,6 +15,7 @@ use std::time::{Duration, Instant};
 
 /// A configuration: Endpoints `a`, `b`, `c` ... and one Gateway `eth` on `/eth` whose default Route has them all.
 pub struct Setup {
+    listen: SocketAddr,
     shards: usize,
     server: String,
     sections: String,
@@ -30,6 +33,7 @@ impl Setup {
         let ids = ('a'..='z').map(String::from);
         let urls = addresses.iter().map(|address| format!("url = \"http://{address}\"\n"));
         Setup {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             shards: 2,
             server: String::new(),
             sections: String::new(),
@@ -51,6 +55,12 @@ impl Setup {
     /// Endpoints at these upstreams.
     pub fn of(upstreams: &[&Upstream]) -> Setup {
         Setup::at(&upstreams.iter().map(|upstream| upstream.address).collect::<Vec<_>>())
+    }
+
+    /// A port that is known before.
+    pub fn listen(mut self, address: SocketAddr) -> Setup {
+        self.listen = address;
+        self
     }
 
     /// Another number of shards than two.
@@ -135,11 +145,11 @@ impl Setup {
             .map(|(id, own)| format!("[[endpoint]]\nid = \"{id}\"\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n{own}"))
             .collect();
         let text = format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\nshards = {}\ndriver = \"{driver}\"\n{}\n\
+            "[server]\nlisten = [\"{}\"]\nadmin = \"127.0.0.1:0\"\nshards = {}\ndriver = \"{driver}\"\n{}\n\
              [log]\nformat = \"json\"\n{}\n{endpoints}\n\
              [[gateway]]\nid = \"eth\"\npath = \"/eth\"\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n{}\
              [[gateway.route]]\nid = \"default\"\ntargets = {targets}\n{}\n{}",
-            self.shards, self.server, self.sections, self.gateway, self.route, self.more
+            self.listen, self.shards, self.server, self.sections, self.gateway, self.route, self.more
         );
         match self.tron {
             true => text

@@ -245,9 +245,9 @@ impl Oracle {
             Meaning::Final => Phase::Decided(told(Finish::Reply)),
             Meaning::TooLarge => Phase::Decided(told(Finish::Fault(Fault::ResponseTooLarge))),
             Meaning::Ambiguous if !self.repeatable() => {
-                let kept = self.kept || row.keep;
+                // What was kept before came with a refusal: it would say that nothing has run.
                 let unknown = Finish::Fault(Fault::OutcomeUnknown { reason });
-                Phase::Decided(told(if kept { Finish::Kept } else { unknown }))
+                Phase::Decided(told(if row.keep { Finish::Kept } else { unknown }))
             }
             Meaning::NotSent | Meaning::Refused | Meaning::Ambiguous => Phase::Choosing,
         };
