@@ -35,7 +35,7 @@ const fn speech(code: i64, message: &'static str, word: Word) -> Speech {
 
 /// What nodes of several makes say to bytes that they have already. The last ones have wordings that are
 /// nobody's, or that mean something else too.
-const EVM: [Speech; 10] = [
+const EVM: [Speech; 11] = [
     speech(-32000, "already known", Word::Known),
     speech(-32000, "Known transaction", Word::Known),
     speech(
@@ -48,6 +48,7 @@ const EVM: [Speech; 10] = [
     speech(-32010, "AlreadyKnown", Word::Seen),
     speech(-32000, "ALREADY_EXISTS: already known", Word::Seen),
     speech(-32000, "known transaction. transaction with hash 0x60 is already in the system", Word::Other),
+    speech(3, "already known", Word::Other),
     speech(-32000, "nonce too low", Word::Other),
     speech(-32000, "replacement transaction underpriced", Word::Other),
 ];
