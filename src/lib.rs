@@ -114,6 +114,8 @@ pub mod net {
 /// Rank 2. People: the admin port, metrics, the log.
 pub mod ops {
     pub mod admin;
+    mod admin_circuits;
+    mod admin_guard;
     pub mod incidents;
     pub mod log;
     pub mod metrics;

@@ -19,6 +19,7 @@ mod gateway {
     mod matrix;
     mod matrix_causes;
     mod metrics;
+    mod operator;
     mod pool;
     mod reload;
     mod rest;

@@ -7,6 +7,10 @@ use crate::payload::mix;
 pub enum Fault {
     /// HTTP 503 without a JSON-RPC answer.
     Status503,
+    /// HTTP 429 that does not say when to come back.
+    Status429,
+    /// HTTP 429 that says to come back in 2 s.
+    Status429For2s,
     /// The connection is closed without an answer.
     Close,
     /// Half of the answer, then the end of the connection.

@@ -43,6 +43,8 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent
 const NOT_POST: &[u8] = b"HTTP/1.1 405 Method Not Allowed\r\nAllow: POST\r\nContent-Length: 0\r\n\r\n";
 const BROKEN: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nbusy\n";
+const BUSY: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n";
+const BUSY_FOR_2S: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n";
 /// A block number for gateways that poll: this height at start, one more each twelve seconds.
 const TIP: u64 = 0x131_2d00;
 
@@ -94,6 +96,8 @@ impl Replier {
         let after = After { wait: self.manner.delay, close: false };
         match fault {
             Fault::Status503 => out.extend_from_slice(BROKEN),
+            Fault::Status429 => out.extend_from_slice(BUSY),
+            Fault::Status429For2s => out.extend_from_slice(BUSY_FOR_2S),
             Fault::Close => return After { close: true, ..after },
             Fault::Truncate => {
                 self.right(seen, out);

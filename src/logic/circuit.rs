@@ -153,7 +153,10 @@ impl Word {
         match (forced, self.state()) {
             (Forced::Open, _) => next(OPEN, 0, until_ns),
             (Forced::Closed, _) => next(HELD_CLOSED, 0, until_ns),
-            (Forced::Auto, State::HeldOpen { until_ns }) if until_ns > now_ns => next(OPEN, 1, now_ns),
+            // A millisecond back, because times are rounded up: the very next Call may probe.
+            (Forced::Auto, State::HeldOpen { until_ns }) if until_ns > now_ns => {
+                next(OPEN, 1, now_ns.saturating_sub(MS))
+            }
             (Forced::Auto, State::HeldClosed { until_ns }) if until_ns > now_ns => next(CLOSED, 0, now_ns),
             (Forced::Auto, _) => None,
         }

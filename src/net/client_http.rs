@@ -86,6 +86,10 @@ struct Ask {
 impl Connection {
     /// One request, from its first byte to its answer's last.
     async fn request(&mut self) -> Next {
+        if !self.arrival().await {
+            return Next::Close;
+        }
+        // Only now: whoever waited took no Snapshot along, and keeps none alive.
         let current = self.shard.current();
         let ask = match self.head(&current).await {
             Ok(Some(ask)) => ask,
@@ -164,35 +168,36 @@ impl Connection {
         std::str::from_utf8(self.inbox.bytes().get(place.clone()?)?).ok()
     }
 
-    /// Reads a head; `None` = the client left, or was idle for too long.
+    /// Waits for the first byte of a request; `false` = the client left, or was idle for too long.
+    async fn arrival(&mut self) -> bool {
+        if !self.inbox.is_empty() {
+            return true;
+        }
+        self.presence.idle(true);
+        let last = self.shard.draining().then_some(LAST_REQUEST_NS);
+        let patience_ns = self.shard.current().server().idle_timeout_ns.min(last.unwrap_or(Nanos::MAX));
+        self.stream.arm(self.now_ns + patience_ns, Cut::Read, self.now_ns);
+        let here = self.read(1).await;
+        self.presence.idle(false);
+        here
+    }
+
+    /// Reads a head that has begun; `None` = the client left.
     async fn head(&mut self, current: &Current) -> Result<Option<Ask>, HttpFault> {
         let server = current.server();
         let limits = HeadLimits { bytes: server.max_header_bytes, headers: server.max_headers };
         let mut scanned = 0;
-        let mut begun = false;
-        if self.inbox.is_empty() {
-            self.presence.idle(true);
-            let last = self.shard.draining().then_some(LAST_REQUEST_NS);
-            let patience_ns = server.idle_timeout_ns.min(last.unwrap_or(Nanos::MAX));
-            self.stream.arm(self.now_ns + patience_ns, Cut::Read, self.now_ns);
-        }
         loop {
-            if !self.inbox.is_empty() {
-                if let Some(head) = request_head(self.inbox.bytes(), scanned, &limits)? {
-                    self.presence.idle(false);
-                    return Ok(Some(self.ask(current, &head)));
-                }
-                scanned = self.inbox.len();
-                if !begun {
-                    begun = true;
-                    self.presence.idle(false);
-                    let now_ns = ring::now();
-                    self.stream.arm(now_ns + server.header_timeout_ns, Cut::Read, now_ns);
-                }
+            if let Some(head) = request_head(self.inbox.bytes(), scanned, &limits)? {
+                return Ok(Some(self.ask(current, &head)));
             }
+            if scanned == 0 {
+                let now_ns = ring::now();
+                self.stream.arm(now_ns + server.header_timeout_ns, Cut::Read, now_ns);
+            }
+            scanned = self.inbox.len();
             if !self.read(1).await {
-                let late = begun && self.stream.expired();
-                return if late { Err(HttpFault::Timeout) } else { Ok(None) };
+                return if self.stream.expired() { Err(HttpFault::Timeout) } else { Ok(None) };
             }
         }
     }

@@ -1,20 +1,21 @@
-//! The admin port: health, readiness and metrics, on a thread and sockets of its own, so that a stuck ring
-//! can't hide them.
+//! The admin port: health, readiness, metrics and what operators change, on threads and sockets of its own, so
+//! that a stuck ring can't hide them.
 
 use crate::logic::circuit::Admission;
-use crate::logic::routing::host_name;
-use crate::logic::snapshot::{Gateway, Secret, Server};
+use crate::logic::snapshot::Gateway;
 use crate::logic::units::Nanos;
-use crate::ops::metrics;
+use crate::ops::admin_guard::{may_read_metrics, may_write};
+use crate::ops::{admin_circuits, metrics};
 use crate::shared::snapshot_cell::{Live, Phase, World};
 use crate::wire::http1::HeadLimits;
-use crate::wire::http1_request::{RequestHead, Verb, request_head};
+use crate::wire::http1_request::{Framing, RequestHead, Verb, request_head};
 use crate::wire::http1_write::{Announced, Head, ResponseWriter};
+use serde::Serialize;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections that wait for one of the threads.
 const QUEUE: usize = 64;
@@ -22,6 +23,10 @@ const QUEUE: usize = 64;
 const THREADS: usize = 4;
 /// A peer that neither sends nor takes anything for so long is dropped.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// A request takes no longer than this, however it drips.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest body that is read.
+const BODY_MAX: u64 = 64 << 10;
 const LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, headers: 100 };
 
 /// Answers on `listener` for as long as the process lives. `now_ns` reads the shards' clock.
@@ -58,110 +63,126 @@ fn serve(mut stream: TcpStream, world: &World, now_ns: fn() -> Nanos) {
     let _ = stream.set_read_timeout(Some(TIMEOUT));
     let _ = stream.set_write_timeout(Some(TIMEOUT));
     let mut buf = Vec::with_capacity(2048);
-    let mut scanned = 0;
-    let page = loop {
-        match request_head(&buf, scanned, &LIMITS) {
-            Ok(Some(head)) => break answer(&head, world, now_ns),
-            Ok(None) => {}
-            Err(fault) => break Page::error(fault.status(), "bad_request", "not a request that can be understood"),
-        }
-        scanned = buf.len();
-        let mut chunk = [0; 2048];
-        match stream.read(&mut chunk) {
-            Ok(n) if n > 0 => buf.extend_from_slice(&chunk[..n]),
-            _ => return,
-        }
+    let Some(received) = receive(&mut stream, &mut buf) else { return };
+    // Read once more, now that the buffer stays as it is.
+    let page = match (received, request_head(&buf, 0, &LIMITS)) {
+        (Ok(()), Ok(Some(head))) => answer(&head, &buf[head.head_len..], world, now_ns),
+        (Err(page), _) => page,
+        (Ok(()), _) => Page::error(400, "bad_request", "not a request that can be understood"),
     };
-    let announced = Announced { content_type: page.content_type, bytes: page.body.len() };
-    let mut head = ResponseWriter::new(page.status, Some(announced));
-    head.keep_alive = false;
-    head.allow = (page.status == 405).then_some("GET, HEAD");
-    if page.status == 401 {
-        head.extra = b"WWW-Authenticate: Bearer\r\n";
-    }
-    let mut out = Vec::new();
-    head.write(&mut out);
-    if !page.head_only {
-        out.extend_from_slice(page.body.as_bytes());
-    }
-    let _ = stream.write_all(&out);
+    let _ = stream.write_all(&page.bytes());
 }
 
-struct Page {
+/// Reads one request whole into `buf`, or says what is wrong with it. `None`: the peer is gone or too slow.
+fn receive(stream: &mut TcpStream, buf: &mut Vec<u8>) -> Option<Result<(), Page>> {
+    let until = Instant::now() + REQUEST_TIMEOUT;
+    let mut whole = None;
+    let mut scanned = 0;
+    loop {
+        if whole.is_none() {
+            match request_head(buf, scanned, &LIMITS) {
+                Ok(Some(head)) => match head.framing {
+                    Framing::Empty => whole = Some(head.head_len),
+                    Framing::Length(bytes) if bytes <= BODY_MAX => whole = Some(head.head_len + bytes as usize),
+                    Framing::Length(_) => {
+                        return Some(Err(Page::error(413, "too_large", "at most 64 KiB are read here")));
+                    }
+                    Framing::Chunked => return Some(Err(Page::error(411, "length_required", "send a Content-Length"))),
+                },
+                Ok(None) => scanned = buf.len(),
+                Err(fault) => {
+                    let what = "not a request that can be understood";
+                    return Some(Err(Page::error(fault.status(), "bad_request", what)));
+                }
+            }
+        }
+        if whole.is_some_and(|bytes| buf.len() >= bytes) {
+            buf.truncate(whole?);
+            return Some(Ok(()));
+        }
+        let mut chunk = [0; 2048];
+        match stream.read(&mut chunk) {
+            Ok(n) if n > 0 && Instant::now() < until => buf.extend_from_slice(&chunk[..n]),
+            _ => return None,
+        }
+    }
+}
+
+/// What is answered.
+pub(super) struct Page {
     status: u16,
     content_type: &'static str,
     body: String,
     head_only: bool,
+    allow: Option<&'static str>,
 }
 
 impl Page {
     fn json(status: u16, body: String) -> Page {
-        Page { status, content_type: "application/json", body, head_only: false }
+        Page { status, content_type: "application/json", body, head_only: false, allow: None }
     }
-    fn error(status: u16, code: &str, message: &str) -> Page {
-        Page::json(status, format!("{{\"error\":{{\"code\":\"{code}\",\"message\":\"{message}\"}}}}\n"))
+    /// A value as JSON.
+    pub(super) fn of(status: u16, value: &impl Serialize) -> Page {
+        // Only maps with keys that are no texts can fail, and no page holds one.
+        Page::json(status, serde_json::to_string(value).unwrap_or_default() + "\n")
+    }
+    /// An error, by the code that programs read and the message that people do.
+    pub(super) fn error(status: u16, code: &str, message: &str) -> Page {
+        Page::of(status, &serde_json::json!({ "error": { "code": code, "message": message } }))
+    }
+    fn not_allowed(allow: &'static str) -> Page {
+        Page { allow: Some(allow), ..Page::error(405, "method_not_allowed", &format!("use {allow}")) }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let announced = Announced { content_type: self.content_type, bytes: self.body.len() };
+        let mut head = ResponseWriter::new(self.status, Some(announced));
+        head.keep_alive = false;
+        head.allow = self.allow;
+        if self.status == 401 {
+            head.extra = b"WWW-Authenticate: Bearer\r\n";
+        }
+        let mut out = Vec::new();
+        head.write(&mut out);
+        if !self.head_only {
+            out.extend_from_slice(self.body.as_bytes());
+        }
+        out
     }
 }
 
-fn answer(head: &RequestHead<'_>, world: &World, now_ns: fn() -> Nanos) -> Page {
+fn answer(head: &RequestHead<'_>, body: &[u8], world: &World, now_ns: fn() -> Nanos) -> Page {
     let live = world.live.load();
-    let mut page = page(head, world, &live, now_ns);
+    let mut page = page(head, body, world, &live, now_ns).unwrap_or_else(|refused| refused);
     page.head_only = head.verb == Verb::Head;
     page
 }
 
-fn page(head: &RequestHead<'_>, world: &World, live: &Live, now_ns: fn() -> Nanos) -> Page {
-    let known = matches!(head.path, "/healthz" | "/readyz" | "/metrics");
-    if !known {
-        return Page::error(404, "not_found", "known here: /healthz, /readyz, /metrics");
-    }
-    if !matches!(head.verb, Verb::Get | Verb::Head) {
-        return Page::error(405, "method_not_allowed", "use GET");
+/// The page, or the one that says why there is none.
+fn page(head: &RequestHead<'_>, body: &[u8], world: &World, live: &Live, now_ns: fn() -> Nanos) -> Result<Page, Page> {
+    let reads = matches!(head.verb, Verb::Get | Verb::Head);
+    if let Some(id) = head.path.strip_prefix("/v1/circuits/") {
+        if head.verb != Verb::Post {
+            return Err(Page::not_allowed("POST"));
+        }
+        may_write(head, &live.snapshot.server)?;
+        return Ok(admin_circuits::force(id, body, live, now_ns()));
     }
     match head.path {
-        "/healthz" => Page::json(200, "{\"status\":\"ok\"}\n".into()),
-        "/readyz" => ready(head.query, world, live, now_ns()),
-        _ => match refused(head, &live.snapshot.server) {
-            Some(page) => page,
-            None => Page {
-                status: 200,
-                content_type: "text/plain; version=0.0.4; charset=utf-8",
-                body: metrics::encode(live, now_ns()),
-                head_only: false,
-            },
-        },
-    }
-}
-
-/// Who may not read what needs the token.
-fn refused(head: &RequestHead<'_>, server: &Server) -> Option<Page> {
-    if server.metrics_public {
-        return None;
-    }
-    match &server.admin_token {
-        Some(token) => {
-            let given = head.values("authorization").next().and_then(|value| value.strip_prefix(b"Bearer "));
-            let right = given.is_some_and(|given| same(given, token));
-            (!right).then(|| Page::error(401, "unauthorized", "send Authorization: Bearer with the admin_token"))
+        "/healthz" | "/readyz" | "/metrics" if !reads => Err(Page::not_allowed("GET, HEAD")),
+        "/healthz" => Ok(Page::json(200, "{\"status\":\"ok\"}\n".into())),
+        "/readyz" => Ok(ready(head.query, world, live, now_ns())),
+        "/metrics" => {
+            may_read_metrics(head, &live.snapshot.server)?;
+            let body = metrics::encode(live, now_ns());
+            let content_type = "text/plain; version=0.0.4; charset=utf-8";
+            Ok(Page { content_type, ..Page::json(200, body) })
         }
-        // Without a token a page in a browser could ask through a name that it makes point here.
-        None => (!is_loopback(head.host))
-            .then(|| Page::error(403, "forbidden", "without an admin_token only loopback Host names are answered")),
+        _ => {
+            let known = "known here: /healthz, /readyz, /metrics, /v1/circuits/{endpoint}";
+            Err(Page::error(404, "not_found", known))
+        }
     }
-}
-
-/// Compares in a time that depends on the lengths only.
-fn same(given: &[u8], token: &Secret) -> bool {
-    let token = token.reveal().as_bytes();
-    given.len() == token.len() && given.iter().zip(token).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
-}
-
-fn is_loopback(host: Option<&str>) -> bool {
-    let Some(host) = host else { return true };
-    let name = host_name(host);
-    let address = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost")
-        || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn ready(query: Option<&str>, world: &World, live: &Live, now_ns: Nanos) -> Page {
@@ -188,28 +209,4 @@ fn has_usable_target(gateway: &Gateway, live: &Live, now_ns: Nanos) -> bool {
         let eligible = route.eligible >> at & 1 == 1;
         eligible && !matches!(live.board.usable(target.endpoint, now_ns), Admission::Reject { .. })
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_loopback_names_are_loopback() {
-        for host in ["localhost", "localhost:9545", "127.0.0.1:9545", "127.8.8.8", "[::1]:9545", "LOCALHOST"] {
-            assert!(is_loopback(Some(host)), "{host}");
-        }
-        for host in ["evil.example", "localhost.evil.example:9545", "10.0.0.1", "[::2]", "127.0.0.1.evil.example"] {
-            assert!(!is_loopback(Some(host)), "{host}");
-        }
-    }
-
-    #[test]
-    fn tokens_compare_whole() {
-        let token = Secret::new("correct horse");
-        assert!(same(b"correct horse", &token));
-        for wrong in [&b"correct hors"[..], b"correct horse ", b"", b"Correct horse"] {
-            assert!(!same(wrong, &token));
-        }
-    }
 }

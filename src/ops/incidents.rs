@@ -1,7 +1,7 @@
-//! The log's lines about Circuits: shards write them into a journal, and wait for nobody; a thread here says them.
+//! The log's lines about Circuits and rests: shards write them into a journal, and wait for nobody; a thread here says them.
 
 use crate::logic::units::MS;
-use crate::shared::journal::{Incident, Journal};
+use crate::shared::journal::{Incident, Journal, What};
 use crate::shared::snapshot_cell::World;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,10 +30,17 @@ pub fn drain(journal: &Journal) {
 }
 
 fn say(incident: &Incident) {
-    let Incident { endpoint, transition, for_ns } = incident;
-    let (to, reason, for_ms) = (transition.to(), transition.reason(), for_ns / MS);
-    match to {
-        "open" => tracing::warn!(%endpoint, to, reason, for_ms, "Circuit"),
-        _ => tracing::info!(%endpoint, to, reason, for_ms, "Circuit"),
+    let Incident { endpoint, what, for_ns } = incident;
+    let for_ms = for_ns / MS;
+    match what {
+        What::Circuit(transition) => {
+            let (to, reason) = (transition.to(), transition.reason());
+            match to {
+                "open" => tracing::warn!(%endpoint, to, reason, for_ms, "Circuit"),
+                _ => tracing::info!(%endpoint, to, reason, for_ms, "Circuit"),
+            }
+        }
+        What::AskedToRest => tracing::info!(%endpoint, reason = "retry_after", for_ms, "Rest"),
+        What::OftenBusy => tracing::info!(%endpoint, reason = "often_busy", for_ms, "Rest"),
     }
 }

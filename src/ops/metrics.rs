@@ -209,7 +209,7 @@ fn process(out: &mut String, live: &Live) {
     }
     family(out, "ringway_task_panics_total", "counter", "Tasks that panicked; each cost its connection, and is a bug.");
     let _ = writeln!(out, "ringway_task_panics_total {}", sum(|shard| &shard.panics));
-    family(out, "ringway_log_dropped_total", "counter", "Lines about Circuits that the log had no room for.");
+    family(out, "ringway_log_dropped_total", "counter", "Lines about Circuits and rests that the log had no room for.");
     let _ = writeln!(out, "ringway_log_dropped_total {}", live.board.journal().dropped());
     family(out, "ringway_build_info", "gauge", "Always 1; the labels say what runs.");
     let _ = writeln!(out, "ringway_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));

@@ -183,6 +183,7 @@ impl CircuitBoard {
 mod tests {
     use super::*;
     use crate::logic::units::{MS, SECOND};
+    use crate::shared::journal::What;
 
     const RULE: CircuitRule = CircuitRule {
         consecutive_failures: 3,
@@ -410,13 +411,13 @@ mod tests {
         assert!(board.force(E, Forced::Auto, 0, 7 * SECOND));
         assert_eq!(board.admission(E, 7 * SECOND), Admission::Probe);
         let lines = std::iter::from_fn(|| board.journal().take());
-        let told: Vec<_> = lines.map(|line| (line.transition, line.for_ns / SECOND)).collect();
+        let told: Vec<_> = lines.map(|line| (line.what, line.for_ns / SECOND)).collect();
         let right = [
-            (Transition::HeldOpen, 8),
-            (Transition::HeldClosed, 3),
-            (Transition::Tripped, 1),
-            (Transition::HeldOpen, 14),
-            (Transition::Released, 0),
+            (What::Circuit(Transition::HeldOpen), 8),
+            (What::Circuit(Transition::HeldClosed), 3),
+            (What::Circuit(Transition::Tripped), 1),
+            (What::Circuit(Transition::HeldOpen), 14),
+            (What::Circuit(Transition::Released), 0),
         ];
         assert_eq!(told, right);
         assert_eq!(board.transitions(E, Transition::HeldOpen), 2);

@@ -8,7 +8,7 @@ use crate::logic::units::Nanos;
 use crate::logic::window::{SLOTS, Slot, Span};
 use crate::shared::atomics::{AtomicU64, Relaxed};
 use crate::shared::counters::{Cell, PerShard};
-use crate::shared::journal::{Incident, Journal, Transition};
+use crate::shared::journal::{Incident, Journal, Transition, What};
 use crossbeam_utils::CachePadded;
 use std::sync::Arc;
 
@@ -124,10 +124,13 @@ impl Circuit {
                 | State::HeldOpen { until_ns }
                 | State::HeldClosed { until_ns } => until_ns,
             };
-            let (endpoint, for_ns) = (self.endpoint.clone(), until_ns.saturating_sub(now_ns));
-            self.journal.write(Incident { endpoint, transition, for_ns });
+            self.write_down(What::Circuit(transition), until_ns.saturating_sub(now_ns));
         }
         swapped
+    }
+
+    fn write_down(&self, what: What, for_ns: Nanos) {
+        self.journal.write(Incident { endpoint: self.endpoint.clone(), what, for_ns });
     }
 
     pub(super) fn succeeded(&self, shard: usize, window: Span, now_ns: Nanos) {
@@ -165,6 +168,8 @@ impl Circuit {
         // One that goes on for longer is still the same rest.
         if before_ns <= now_ns {
             self.rests.fetch_add(1, Relaxed);
+            let what = if retry_after_ns.is_some() { What::AskedToRest } else { What::OftenBusy };
+            self.write_down(what, rest_ns);
         }
     }
 

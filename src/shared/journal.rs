@@ -1,4 +1,4 @@
-//! What happened to Circuits, for the log: shards write here and wait for nobody, a thread of `ops` reads.
+//! What happened to Endpoints, for the log: shards write here and wait for nobody, a thread of `ops` reads.
 
 use crate::logic::units::Nanos;
 use crate::shared::atomics::{AtomicU64, Relaxed};
@@ -70,14 +70,25 @@ impl Transition {
     }
 }
 
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// The Circuit changed.
+    Circuit(Transition),
+    /// The Endpoint said how long it wants to be left alone.
+    AskedToRest,
+    /// Too many of its answers were busy ones.
+    OftenBusy,
+}
+
 /// One line of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Incident {
-    /// Whose Circuit.
+    /// At which Endpoint.
     pub endpoint: Arc<str>,
-    /// What it did.
-    pub transition: Transition,
-    /// How long that lasts: the cooldown, the permit or the hold; 0 where it has no end.
+    /// What.
+    pub what: What,
+    /// How long that lasts: the cooldown, the permit, the hold or the rest; 0 where it has no end.
     pub for_ns: Nanos,
 }
 
@@ -131,7 +142,7 @@ mod tests {
     #[test]
     fn a_full_journal_drops_and_counts() {
         let journal = Journal::default();
-        let line = |for_ns| Incident { endpoint: "a".into(), transition: Transition::Tripped, for_ns };
+        let line = |for_ns| Incident { endpoint: "a".into(), what: What::OftenBusy, for_ns };
         (0..WAITING_MAX as u64 + 5).for_each(|at| journal.write(line(at)));
         assert_eq!(journal.dropped(), 5);
         assert_eq!(journal.take(), Some(line(0)), "the oldest first");

@@ -237,6 +237,15 @@ impl Gateway {
         client.response()
     }
 
+    /// `POST` on the admin port, with no fields but these and a length.
+    #[track_caller]
+    pub fn admin_post(&self, target: &str, headers: &[&str], body: &str) -> Response {
+        let fields: String = headers.iter().map(|field| format!("{field}\r\n")).collect();
+        let mut client = Client::connect(self.admin);
+        client.send(format!("POST {target} HTTP/1.1\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len()));
+        client.response()
+    }
+
     /// All metrics as of now.
     #[track_caller]
     pub fn metrics(&self) -> Metrics {

@@ -24,6 +24,27 @@ fn a_good_file_moves_the_traffic() {
 }
 
 #[test]
+fn a_connection_that_waits_takes_the_new_file_for_its_next_request() {
+    let (a, b) = (Upstream::answering("1"), Upstream::answering("2"));
+    let gateway = Setup::of(&[&a]).shards(1).start();
+    let mut waiting: Vec<_> = (0..8).map(|_| gateway.connect()).collect();
+    for client in &mut waiting {
+        client.ask(call_body("1", "eth_call", "[]")).assert_result("1", "1");
+    }
+    // The same Endpoint at another place: nothing of the old one is of use any more.
+    assert!(gateway.reload(&Setup::of(&[&b]).shards(1)));
+    until_answered_by(&gateway, "2");
+    gateway.wait_for_metrics("connections to the old place to be closed", |now| {
+        now.of("ringway_endpoint_connections", "a") <= 1
+    });
+    let before = a.count();
+    for client in &mut waiting {
+        client.ask(call_body("1", "eth_call", "[]")).assert_result("1", "2");
+    }
+    assert_eq!(a.count(), before);
+}
+
+#[test]
 fn a_broken_file_changes_nothing_and_says_what_is_wrong() {
     let a = Upstream::answering("1");
     let gateway = Setup::of(&[&a]).start();
