@@ -6,7 +6,9 @@
 
 mod simulation {
     pub mod board;
+    pub mod chain;
     pub mod counts;
+    pub mod doubt;
     pub mod draws;
     pub mod node;
     pub mod oracle;
@@ -14,9 +16,11 @@ mod simulation {
     pub mod run;
     pub mod scene;
     pub mod table;
+    pub mod tally;
 }
 
-use simulation::run::{Run, Tally, Violation};
+use simulation::run::{Run, Violation};
+use simulation::tally::Tally;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -80,7 +84,9 @@ fn no_call_ends_wrongly_over_many_seeds() {
     tell(&format!("a fresh seed: SIM_SEED={fresh}"));
     let seeds: Vec<u64> = (1..=calls.div_ceil(CALLS_OF_A_SEED)).chain([fresh]).collect();
     let tally = many(&seeds);
-    assert!(tally.calls >= calls, "{} Calls", tally.calls);
+    tell(&tally.to_string());
+    assert!(tally.counted.calls >= calls, "{} Calls", tally.counted.calls);
+    assert_eq!(tally.counted.unsafe_again, 0, "violation: an operation that must not be repeated was executed twice");
     if let Some(why) = tally.draws.objection().or_else(|| tally.passed.objection()) {
         panic!("violation: {why}");
     }
@@ -91,10 +97,12 @@ fn no_call_ends_wrongly_over_many_seeds() {
 }
 
 fn went_everywhere(tally: &Tally) {
-    for end in ["reply", "kept", "silent", "abandoned", "-32050", "-32051", "-32052", "-32053", "-32054", "-32055"] {
-        assert!(tally.ends.get(end).is_some_and(|times| *times >= 50), "hardly any Call ended so: {end}");
+    for end in
+        ["reply", "kept", "taken", "silent", "abandoned", "-32050", "-32051", "-32052", "-32053", "-32054", "-32055"]
+    {
+        assert!(tally.ended(end) >= 50, "hardly any Call ended so: {end}");
     }
-    let passed = &tally.passed;
+    let (passed, counted) = (&tally.passed, &tally.counted);
     for (times, what) in [
         (passed.trips, "Circuits that opened"),
         (passed.trips_by_ratio, "Circuits that opened by their share of failures"),
@@ -110,7 +118,19 @@ fn went_everywhere(tally: &Tally) {
         (passed.reopened, "probes that failed"),
         (passed.returned, "permits given back"),
         (passed.expired, "results under an expired permit"),
-        (tally.lost, "Calls lost with their shard"),
+        (counted.lost, "Calls lost with their shard"),
+        (counted.lost_sends, "connections that broke with a request on them"),
+        (counted.doubts, "Calls whose transaction a node may have taken"),
+        (counted.spoke[0], "nodes that said that they hold a transaction in doubt"),
+        (counted.spoke[1], "nodes that said that they have seen a transaction in doubt"),
+        (counted.spoke[2], "nodes that said something else about a transaction in doubt"),
+        (counted.look_ups[0], "look-ups that found a transaction"),
+        (counted.look_ups[1], "look-ups that found none"),
+        (counted.look_ups[2], "look-ups that brought nothing"),
+        (counted.second_look_ups, "look-ups at a second Endpoint"),
+        (counted.believed, "ends on a node's word"),
+        (counted.settled_errors, "errors after the chain was asked"),
+        (counted.unsafe_once, "operations that must not be repeated, and were executed"),
         (tally.most_in_flight, "Calls in flight"),
         (tally.draws.counted()[0], "first weighted draws"),
         (tally.draws.counted()[2], "later weighted draws"),

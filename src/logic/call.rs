@@ -91,6 +91,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_id_is_answered_to_the_byte_and_sent_on_where_no_node_distorts_it() {
+        let call = |id| Call { id, method: "eth_chainId".into(), params: None };
+        for (text, upstream) in [(&b"7"[..], 7), (b"\"7\"", 99), (b"1.0", 99), (b"null", 99)] {
+            let call = call(Id::Present(text));
+            assert!(!call.is_notification());
+            assert_eq!((call.id.bytes(), call.upstream_id(99)), (text, upstream));
+        }
+        let notification = call(Id::Absent);
+        assert!(notification.is_notification());
+        assert_eq!((notification.id.bytes(), notification.upstream_id(99)), (&b"null"[..], 99));
+    }
+
+    #[test]
     fn only_integers_that_no_node_distorts_go_upstream_as_they_are() {
         assert_eq!(safe_integer(b"0"), Some(0));
         assert_eq!(safe_integer(b"7"), Some(7));

@@ -244,7 +244,7 @@ pub(super) const RULE: CircuitRule = CircuitRule {
     min_samples: 20,
     cooldown_ns: 5_000 * MS,
     max_cooldown_ns: 30_000 * MS,
-    window_ns: 10_000 * MS,
+    window_ns: 10_000_000_000,
 };
 
 #[cfg(test)]
@@ -315,6 +315,67 @@ mod tests {
         let permit = Word::default().trip(&RULE, 0, 0.5).probe(8 * SECOND);
         let back = permit.probe_returned(permit, 7 * SECOND).unwrap();
         assert_eq!(back.admission(7 * SECOND), Admission::Probe);
+    }
+
+    #[test]
+    fn each_transition_counts_so_that_no_permit_is_taken_for_another() {
+        // Permits that end at one moment after openings of one length differ in nothing else.
+        let open = Word::default().trip(&RULE, 0, 0.5);
+        let mut words = vec![open, open.probe(8 * SECOND)];
+        for now_s in [1, 2] {
+            let permit = words[words.len() - 1];
+            let back = permit.probe_returned(permit, now_s * SECOND).unwrap();
+            words.extend([back, back.probe(8 * SECOND)]);
+            assert_eq!(words[words.len() - 1].probe_succeeded(permit, 7 * SECOND), None);
+        }
+        let permit = words[words.len() - 1];
+        words.push(permit.probe_failed(permit, &RULE, 7 * SECOND, 0.5).unwrap());
+        let permit = words[words.len() - 1].probe(60 * SECOND);
+        words.extend([permit, permit.probe_succeeded(permit, 50 * SECOND).unwrap()]);
+        words.push(words[words.len() - 1].forced(Forced::Open, 90 * SECOND, 51 * SECOND).unwrap());
+        words.push(words[words.len() - 1].forced(Forced::Closed, 90 * SECOND, 52 * SECOND).unwrap());
+        words.push(words[words.len() - 1].forced(Forced::Auto, 0, 53 * SECOND).unwrap());
+        let generations: Vec<u64> = words.iter().map(|word| word.generation()).collect();
+        assert_eq!(generations, (1..=words.len() as u64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_count_of_transitions_starts_again_and_touches_nothing_else() {
+        let mut word = Word::default().trip(&RULE, 0, 0.5);
+        let mut seen = vec![word.generation()];
+        for _ in 0..4_200 {
+            word = word.probe(8 * SECOND);
+            assert_eq!((word.state(), word.streak()), (State::Probing { until_ns: 8 * SECOND }, 1));
+            seen.push(word.generation());
+        }
+        assert_eq!((seen[4_094], seen[4_095], seen[4_096]), (4_095, 0, 1));
+        assert!(seen.iter().all(|generation| *generation < 4_096));
+    }
+
+    #[test]
+    fn a_timeout_that_fires_a_little_late_still_fails_its_probe() {
+        let permit = Word::default().trip(&RULE, 0, 0.5).probe(8 * SECOND + PERMIT_SLACK_NS);
+        assert!(permit.probe_failed(permit, &RULE, 8 * SECOND + 50 * MS, 0.5).is_some());
+        assert!(permit.probe_failed(permit, &RULE, 9 * SECOND, 0.5).is_none());
+    }
+
+    #[test]
+    fn a_hold_that_is_over_can_not_be_released() {
+        let open = Word::default().trip(&RULE, 0, 0.5);
+        for forced in [Forced::Open, Forced::Closed] {
+            let held = open.forced(forced, 9 * SECOND, SECOND).unwrap();
+            assert!(held.forced(Forced::Auto, 0, 9 * SECOND - 1).is_some());
+            assert_eq!(held.forced(Forced::Auto, 0, 9 * SECOND), None);
+            assert_eq!(held.forced(Forced::Auto, 0, 20 * SECOND), None);
+        }
+    }
+
+    #[test]
+    fn more_successes_than_the_word_holds_are_no_failures() {
+        let streak = Streak::default().failed(2 << 48 | 5);
+        assert_eq!(streak.failures(), 1);
+        assert_eq!(streak.failed(2 << 48 | 5).failures(), 2);
+        assert_eq!(streak.failed(2 << 48 | 6).failures(), 1);
     }
 
     #[test]

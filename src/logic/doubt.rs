@@ -87,6 +87,16 @@ mod tests {
     }
 
     #[test]
+    fn the_last_that_may_have_taken_it_is_asked_first() {
+        let mut doubt = Doubt::default();
+        doubt.arose(A);
+        doubt.arose(B);
+        doubt.ask_where_it_arose([A, B].into_iter());
+        assert_eq!(doubt.next(0), Some((B, SECOND)));
+        assert_eq!(doubt.next(0), Some((A, 2 * SECOND)));
+    }
+
+    #[test]
     fn nobody_is_asked_when_the_time_is_over() {
         let mut doubt = Doubt::default();
         doubt.arose(A);

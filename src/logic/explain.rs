@@ -49,3 +49,34 @@ impl Trail {
         self.steps.iter().flatten()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logic::fault::Reason;
+    use crate::logic::verdict::{Broke, judge_broken};
+
+    fn step(endpoint: u16) -> Step {
+        let (verdict, _) = judge_broken(Broke::Sent(Reason::Timeout));
+        Step { endpoint: EndpointIx(endpoint), verdict, took_ns: 7 }
+    }
+
+    #[test]
+    fn attempts_stand_in_their_order_and_there_is_room_for_all() {
+        let mut trail = Trail::default();
+        assert_eq!(trail.steps().count(), 0);
+        (0..u16::from(ATTEMPTS_MAX)).for_each(|at| trail.push(step(at)));
+        let seen = |trail: &Trail| trail.steps().map(|step| step.endpoint.0).collect::<Vec<_>>();
+        assert_eq!(seen(&trail), (0..u16::from(ATTEMPTS_MAX)).collect::<Vec<_>>());
+        let whole = trail;
+        trail.push(step(99));
+        assert_eq!(trail, whole, "one that can't be leaves the others as they are");
+    }
+
+    #[test]
+    fn an_attempt_is_told_in_the_words_of_the_metrics() {
+        assert_eq!(step(0).words(), ("timeout", "ambiguous"));
+        assert_eq!(Step { verdict: Verdict::Final, ..step(0) }.words(), ("ok", "final"));
+        assert_eq!(Step { verdict: Verdict::TooLarge, ..step(0) }.words(), ("response_too_large", "final"));
+    }
+}

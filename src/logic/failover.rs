@@ -690,6 +690,58 @@ mod tests {
     }
 
     #[test]
+    fn after_total_failure_a_kept_error_goes_out_only_if_the_chain_knows_nothing() {
+        let (route, world) = (route(Strategy::Priority, &[1]), all_closed(1));
+        let kept =
+            Failure { certainty: Certainty::Ambiguous, reason: Reason::HttpStatus, keep: true, retry_after_ns: None };
+        for (known, end) in [(Known::Yes, Finish::Taken), (Known::No, Finish::Kept), (Known::Unclear, Finish::Kept)] {
+            let mut machine = CallMachine::new(&route, Class::SignedBroadcast, false, None);
+            machine.next(&route, &world, 0, &mut || 0);
+            machine.feed(Event::Judged(Verdict::Failed(kept)));
+            machine.named();
+            let asked = Action::LookUp { endpoint: EndpointIx(0), until_ns: 2 * SECOND };
+            assert_eq!(machine.next(&route, &world, 0, &mut || 0), asked);
+            machine.feed(Event::LookedUp(known));
+            assert_eq!(machine.next(&route, &world, MS, &mut || 0), Action::Finish(end));
+        }
+    }
+
+    #[test]
+    fn the_other_that_is_asked_is_one_that_admits_if_there_is_one() {
+        let (mut route, closed) = (route(Strategy::Priority, &[1; 4]), all_closed(4));
+        route.max_attempts = 1;
+        let reject = Admission::Reject { until_ns: SECOND };
+        for (last, other) in [(Admission::Admit, EndpointIx(3)), (reject, EndpointIx(1))] {
+            let world = Board(vec![Admission::Admit, reject, Admission::Probe, last]);
+            let mut machine = in_doubt(&route, &closed);
+            machine.next(&route, &world, 0, &mut || 0);
+            machine.feed(Event::LookedUp(Known::No));
+            let asked = Action::LookUp { endpoint: other, until_ns: 2 * SECOND };
+            assert_eq!(machine.next(&route, &world, SECOND, &mut || 0), asked);
+        }
+    }
+
+    #[test]
+    fn nobody_is_asked_for_a_caller_that_left() {
+        let (route, world) = (route(Strategy::Priority, &[1, 1]), all_closed(2));
+        let mut machine = in_doubt(&route, &world);
+        machine.next(&route, &world, 0, &mut || 0);
+        machine.feed(Event::CallerGone);
+        machine.feed(Event::Spoke(Said::Other));
+        assert_eq!(machine.next(&route, &world, 0, &mut || 0), Action::Finish(Finish::Reply));
+    }
+
+    #[test]
+    fn a_notification_is_never_in_doubt() {
+        let (route, world) = (route(Strategy::Priority, &[1, 1]), all_closed(2));
+        let mut machine = CallMachine::new(&route, Class::SignedBroadcast, true, None);
+        machine.next(&route, &world, 0, &mut || 0);
+        machine.feed(failed(Certainty::Ambiguous));
+        assert!(!machine.in_doubt());
+        assert_eq!(machine.next(&route, &world, 0, &mut || 0), Action::Finish(Finish::Silent));
+    }
+
+    #[test]
     fn a_lost_send_is_an_earlier_attempt_for_all_that_is_known() {
         let (route, world) = (route(Strategy::Priority, &[1]), all_closed(1));
         let mut machine = CallMachine::new(&route, Class::SignedBroadcast, false, None);

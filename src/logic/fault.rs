@@ -412,3 +412,150 @@ const fn whole_seconds(ns: Nanos) -> u64 {
     let seconds = ns.div_ceil(SECOND);
     if seconds == 0 { 1 } else { seconds }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One row of the contract's table: code, HTTP status, `Retry-After`, `data.reason`, outcome.
+    type Row = (Fault, i32, u16, Option<u64>, Option<&'static str>, &'static str);
+
+    const WAIT_NS: Nanos = 2 * SECOND + 1;
+
+    /// Every gateway-made error as callers and their libraries see it.
+    const TABLE: [Row; 16] = [
+        (Fault::NotJson, -32700, 200, None, None, "invalid"),
+        (Fault::InvalidRequest(Invalid::EmptyBatch), -32600, 200, None, Some("empty batch"), "invalid"),
+        (Fault::Http(HttpFault::NotFound), -32600, 404, None, None, "invalid"),
+        (Fault::Http(HttpFault::BadRequest("a second Host")), -32600, 400, None, Some("a second Host"), "invalid"),
+        (Fault::Http(HttpFault::Unsupported("coding")), -32600, 415, None, Some("coding"), "invalid"),
+        (Fault::Method(Unavailable::Blocked), -32601, 200, None, Some("blocked"), "method_unavailable"),
+        (Fault::NoTarget, -32050, 503, None, None, "no_target"),
+        (Fault::Unavailable { retry_after_ns: WAIT_NS }, -32051, 503, Some(3), None, "unavailable"),
+        (
+            Fault::Exhausted { reason: Reason::ConnectFailed, retry_after_ns: WAIT_NS },
+            -32052,
+            502,
+            None,
+            Some("connect_failed"),
+            "exhausted",
+        ),
+        (
+            Fault::Exhausted { reason: Reason::RateLimited, retry_after_ns: WAIT_NS },
+            -32052,
+            502,
+            Some(3),
+            Some("rate_limited"),
+            "exhausted",
+        ),
+        (Fault::TimedOut, -32053, 504, None, Some("timeout"), "timeout"),
+        (
+            Fault::OutcomeUnknown { reason: Reason::ConnectionLost },
+            -32054,
+            200,
+            None,
+            Some("connection_lost"),
+            "outcome_unknown",
+        ),
+        (Fault::ResponseTooLarge, -32055, 200, None, None, "response_too_large"),
+        (Fault::ShuttingDown, -32056, 503, None, Some("shutting_down"), "shutting_down"),
+        (Fault::Overloaded, -32056, 503, Some(1), Some("overloaded"), "overloaded"),
+        (Fault::Http(HttpFault::Timeout), -32600, 408, None, None, "invalid"),
+    ];
+
+    #[test]
+    fn callers_see_the_codes_and_statuses_of_the_contract() {
+        for (fault, code, status, retry_after_s, reason, outcome) in TABLE {
+            let said = (fault.code(), fault.http_status(), fault.retry_after_s(), fault.reason());
+            assert_eq!(said, (code, status, retry_after_s, reason), "{fault:?}");
+            assert_eq!(fault.outcome().word(), outcome, "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn every_sentence_says_what_it_is_about() {
+        for (fault, about) in [
+            (Fault::NotJson, "JSON"),
+            (Fault::InvalidRequest(Invalid::NoMethod), "Invalid request"),
+            (Fault::Http(HttpFault::BadRequest("")), "HTTP request"),
+            (Fault::Http(HttpFault::NotFound), "path"),
+            (Fault::Http(HttpFault::MethodNotAllowed("POST")), "Allow"),
+            (Fault::Http(HttpFault::Timeout), "too long"),
+            (Fault::Http(HttpFault::BodyTooLarge), "max_request_bytes"),
+            (Fault::Http(HttpFault::Unsupported("")), "media type"),
+            (Fault::Http(HttpFault::ExpectationFailed), "100-continue"),
+            (Fault::Http(HttpFault::HeadTooLarge), "max_header_bytes"),
+            (Fault::Http(HttpFault::VersionNotSupported), "HTTP/1.1"),
+            (Fault::Method(Unavailable::NotAllowed), "Method"),
+            (Fault::NoTarget, "No usable Endpoint"),
+            (Fault::Unavailable { retry_after_ns: 0 }, "admits"),
+            (Fault::Exhausted { reason: Reason::Dns, retry_after_ns: 0 }, "All attempts failed"),
+            (Fault::TimedOut, "timeout"),
+            (Fault::OutcomeUnknown { reason: Reason::Dns }, "must not be replayed"),
+            (Fault::ResponseTooLarge, "max_response_bytes"),
+            (Fault::ShuttingDown, "Shutting down"),
+            (Fault::Overloaded, "Overloaded"),
+        ] {
+            assert!(fault.message().contains(about), "{fault:?}: {}", fault.message());
+        }
+    }
+
+    #[test]
+    fn an_http_failure_has_the_status_of_its_kind() {
+        for (fault, status) in [
+            (HttpFault::BadRequest(""), 400),
+            (HttpFault::NotFound, 404),
+            (HttpFault::MethodNotAllowed(""), 405),
+            (HttpFault::Timeout, 408),
+            (HttpFault::BodyTooLarge, 413),
+            (HttpFault::Unsupported(""), 415),
+            (HttpFault::ExpectationFailed, 417),
+            (HttpFault::HeadTooLarge, 431),
+            (HttpFault::VersionNotSupported, 505),
+        ] {
+            assert_eq!(fault.status(), status);
+        }
+    }
+
+    /// Words are an interface: alerts and client code compare them.
+    #[test]
+    fn words_are_as_published_and_no_two_are_alike() {
+        let words = |words: &[&'static str]| words.join(" ");
+        let reasons = Reason::ALL.map(Reason::word);
+        assert_eq!(
+            words(&reasons),
+            "dns connect_failed connect_timeout queue_timeout send_failed timeout connection_lost invalid_http \
+             invalid_response rejected bad_request rate_limited http_status node_busy response_too_large caller_gone"
+        );
+        let outcomes = Outcome::ALL.map(Outcome::word);
+        assert_eq!(
+            words(&outcomes),
+            "ok node_error notification abandoned invalid method_unavailable no_target unavailable exhausted timeout \
+             outcome_unknown response_too_large shutting_down overloaded"
+        );
+        let why = [Unavailable::Blocked, Unavailable::NotAllowed, Unavailable::NotExposed].map(Unavailable::word);
+        assert_eq!(words(&why), "blocked not_allowed not_exposed");
+        let invalid = [
+            Invalid::NotAnObject,
+            Invalid::EmptyBatch,
+            Invalid::BatchTooLong,
+            Invalid::TooDeep,
+            Invalid::NoMethod,
+            Invalid::MethodNotAString,
+            Invalid::BadId,
+            Invalid::DuplicateMember,
+            Invalid::MisspelledMember,
+        ];
+        let mut said = invalid.map(Invalid::words);
+        assert!(said.iter().all(|words| words.len() > 5 && words.is_ascii()));
+        said.sort_unstable();
+        assert!(said.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn a_wait_is_told_in_whole_seconds_and_never_as_none() {
+        for (retry_after_ns, seconds) in [(0, 1), (1, 1), (SECOND, 1), (SECOND + 1, 2), (90 * SECOND, 90)] {
+            assert_eq!(Fault::Unavailable { retry_after_ns }.retry_after_s(), Some(seconds), "{retry_after_ns}");
+        }
+    }
+}

@@ -222,6 +222,7 @@ impl Hasher for NameHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     #[test]
     fn exactly_the_named_methods_are_signed_broadcasts() {
@@ -235,6 +236,25 @@ mod tests {
         assert!(signed(Protocol::JsonRpc, Family::Tron).is_empty());
         let both = ["/wallet/broadcasthex", "/wallet/broadcasttransaction"];
         assert_eq!(signed(Protocol::TronHttp, Family::Tron), both);
+    }
+
+    #[test]
+    fn a_chain_has_its_familys_table_and_every_other_one_is_evm() {
+        for (chain, family) in
+            [("tron", Family::Tron), ("solana", Family::Solana), ("ethereum", Family::Evm), ("Tron", Family::Evm)]
+        {
+            assert_eq!(Family::of_chain(chain), family, "{chain}");
+        }
+        let methods = Methods::embedded();
+        for (family, own) in
+            [(Family::Evm, "eth_feeHistory"), (Family::Solana, "getSlot"), (Family::Tron, "net_listening")]
+        {
+            let table = methods.table(family);
+            let row = table.get(table.find(own)).unwrap();
+            assert_eq!((&*row.name, table.label(table.find(own))), (own, own));
+            assert_eq!(table.get(table.other()), None);
+        }
+        assert_eq!(methods.table(Family::Evm).label(methods.table(Family::Evm).find("getSlot")), "other");
     }
 
     #[test]
@@ -252,6 +272,22 @@ mod tests {
                 assert_eq!(table.find(&row.name), MethodId(at));
             }
         }
+    }
+
+    #[test]
+    fn names_spread_over_a_map() {
+        use std::hash::BuildHasher;
+        let hashes = |table: &Table| -> Vec<u64> {
+            let hasher = BuildHasherDefault::<NameHasher>::default();
+            table.rows().iter().map(|row| hasher.hash_one(&row.name)).collect()
+        };
+        let methods = Methods::embedded();
+        let all = hashes(methods.table(Family::Evm));
+        // A map takes a bucket from the low bits and a tag from the seven highest.
+        let distinct = |of: &dyn Fn(u64) -> u64| all.iter().map(|hash| of(*hash)).collect::<HashSet<_>>().len();
+        assert_eq!(distinct(&|hash| hash), all.len());
+        assert!(distinct(&|hash| hash % 1_024) > 400, "{}", distinct(&|hash| hash % 1_024));
+        assert!(distinct(&|hash| hash >> 57) > 110, "{}", distinct(&|hash| hash >> 57));
     }
 
     #[test]

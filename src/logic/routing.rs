@@ -127,6 +127,9 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logic::methods::Family;
+    use crate::logic::snapshot::Snapshot;
+    use crate::logic::snapshot::tests::{gateway, snapshot};
 
     #[test]
     fn a_port_is_not_part_of_a_hosts_name() {
@@ -134,6 +137,51 @@ mod tests {
             [("a.b", "a.b"), ("a.b:80", "a.b"), ("a.b:", "a.b"), ("[::1]:80", "[::1]"), ("[::1]", "[::1]")]
         {
             assert_eq!(host_name(host), name);
+        }
+    }
+
+    #[test]
+    fn a_call_takes_the_route_of_its_method_or_the_default_one() {
+        let Snapshot { methods, mut gateways, .. } = snapshot();
+        let (table, mut gateway) = (methods.table(Family::Evm), gateways.remove(0));
+        let taken = |gateway: &Gateway, name: &str| plan(gateway, table, name).1;
+        let listed = table.find("eth_call");
+        gateway.listed[usize::from(listed.0)] = Admittance::Route(RouteIx(2));
+        gateway.listed[usize::from(table.find("eth_sign").0)] = Admittance::Closed(Unavailable::Blocked);
+        gateway.unlisted_routes.insert("my_method".into(), RouteIx(3));
+        let right = Plan { route: RouteIx(2), method: listed, class: Class::Stateless };
+        assert_eq!(plan(&gateway, table, "eth_call"), (listed, Ok(right)));
+        assert_eq!(taken(&gateway, "eth_sign"), Err(Fault::Method(Unavailable::Blocked)));
+        let named = Plan { route: RouteIx(3), method: table.other(), class: Class::Unrecognised };
+        assert_eq!(taken(&gateway, "my_method"), Ok(named));
+        assert_eq!(taken(&gateway, "other_method"), Ok(Plan { route: gateway.default_route, ..named }));
+        assert_eq!(taken(&gateway, "admin_any"), Err(Fault::Method(Unavailable::NotExposed)));
+    }
+
+    #[test]
+    fn a_gateway_is_found_by_path_and_by_the_host_that_it_names() {
+        let mut all = snapshot();
+        let route = all.gateways.remove(0).routes.remove(0);
+        let entrances = Entrances::new(&[
+            gateway("every", "/eth", &[], route.clone()),
+            gateway("named", "/eth", &["a.example", "b.example"], route.clone()),
+            gateway("root", "/", &[], route.clone()),
+            gateway("only", "/only", &["a.example"], route),
+        ]);
+        for (path, host, found) in [
+            ("/eth", None, Some(0)),
+            ("/eth/", None, Some(0)),
+            ("/eth", Some("c.example"), Some(0)),
+            ("/eth", Some("B.example:8545"), Some(1)),
+            ("/", Some("a.example"), Some(2)),
+            ("/only", Some("a.example"), Some(3)),
+            ("/only", Some("b.example"), None),
+            ("/only", None, None),
+            ("/eth//", None, None),
+            ("/et", None, None),
+            ("", None, None),
+        ] {
+            assert_eq!(entrances.find(path, host), found.map(GatewayIx), "{path} {host:?}");
         }
     }
 

@@ -384,3 +384,169 @@ pub struct Surface {
     /// `expose`: namespaces opened that are closed by default.
     pub expose: Vec<Box<str>>,
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::logic::units::SECOND;
+
+    /// A configuration for the tests of this room: two Endpoints, one Gateway with one Route to both.
+    pub(in crate::logic) fn snapshot() -> Snapshot {
+        let target = |endpoint| Target { endpoint: EndpointIx(endpoint), weight: 1 };
+        let route = Route {
+            id: "default".into(),
+            methods: Vec::new(),
+            strategy: Strategy::Priority,
+            targets: vec![target(0), target(1)],
+            eligible: 0b11,
+            max_attempts: 3,
+            attempt_timeout_ns: 10 * SECOND,
+            version: 1,
+        };
+        let gateways = vec![gateway("ethereum", "/eth", &[], route)];
+        Snapshot {
+            server: server(),
+            endpoints: vec![endpoint("a"), endpoint("b")],
+            gateways,
+            methods: Methods::embedded(),
+        }
+    }
+
+    pub(in crate::logic) fn gateway(id: &str, path: &str, hosts: &[&str], route: Route) -> Gateway {
+        let methods = Methods::embedded();
+        Gateway {
+            id: id.into(),
+            path: path.into(),
+            hosts: hosts.iter().map(|host| (*host).into()).collect(),
+            chain: "ethereum".into(),
+            network: "mainnet".into(),
+            family: Family::Evm,
+            protocol: Protocol::JsonRpc,
+            routes: vec![route],
+            default_route: RouteIx(0),
+            listed: vec![Admittance::ByName; methods.table(Family::Evm).rows().len() + 1],
+            unlisted_routes: HashMap::new(),
+            surface: Surface::default(),
+        }
+    }
+
+    fn server() -> Server {
+        let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        Server {
+            listen: vec![address(8545)],
+            admin: address(8550),
+            admin_token: None,
+            metrics_public: false,
+            shards: 2,
+            driver: Driver::Auto,
+            explain: Explain::Trusted,
+            explain_from: Vec::new(),
+            max_connections: 100,
+            max_header_bytes: 16_384,
+            max_headers: 64,
+            max_request_bytes: 1 << 20,
+            max_response_bytes: 1 << 26,
+            max_batch: 100,
+            max_batch_response_bytes: 1 << 26,
+            max_inflight: 1_000,
+            batch_concurrency: 10,
+            header_timeout_ns: SECOND,
+            body_timeout_ns: SECOND,
+            write_timeout_ns: SECOND,
+            idle_timeout_ns: SECOND,
+            shutdown_delay_ns: 0,
+            shutdown_grace_ns: SECOND,
+            log_format: LogFormat::Text,
+            log_level: LogLevel::Info,
+            max_attempts: 3,
+        }
+    }
+
+    fn endpoint(id: &str) -> Endpoint {
+        Endpoint {
+            id: id.into(),
+            chain: "ethereum".into(),
+            network: "mainnet".into(),
+            protocol: Protocol::JsonRpc,
+            url: Url {
+                host: "node.example".into(),
+                port: 8545,
+                authority: "node.example:8545".into(),
+                path_and_query: Secret::new("/v1/hunter2"),
+                basic_auth: Some(Secret::new("Basic aHVudGVyMg==")),
+            },
+            enabled: true,
+            headers: vec![("x-key".into(), Secret::new("hunter2"))],
+            connect_timeout_ns: SECOND,
+            queue_timeout_ns: SECOND,
+            max_connections: 10,
+            idle_timeout_ns: SECOND,
+            max_age_ns: SECOND,
+            circuit: crate::logic::circuit::RULE,
+            budget: None,
+        }
+    }
+
+    #[test]
+    fn a_secret_is_in_no_text_that_is_made_of_a_configuration() {
+        let whole = format!("{:?} {:?}", snapshot().endpoints, Secret::new("hunter2"));
+        assert!(whole.contains("Secret(…)") && whole.contains("Url(…)"), "{whole}");
+        for secret in ["hunter2", "aHVudGVyMg", "/v1", "node.example"] {
+            assert!(!whole.contains(secret), "{whole}");
+        }
+        assert_eq!(Secret::new("hunter2").reveal(), "hunter2");
+    }
+
+    #[test]
+    fn decisions_are_explained_to_those_who_are_trusted() {
+        let server = |explain| Server { explain, explain_from: vec![Cidr::parse("10.0.0.0/8").unwrap()], ..server() };
+        for (caller, trusted) in [("127.0.0.1", true), ("::1", true), ("10.9.9.9", true), ("192.0.2.1", false)] {
+            let caller: IpAddr = caller.parse().unwrap();
+            assert!(!server(Explain::Off).explains_to(caller));
+            assert_eq!(server(Explain::Trusted).explains_to(caller), trusted, "{caller}");
+            assert!(server(Explain::All).explains_to(caller));
+        }
+    }
+
+    #[test]
+    fn only_what_is_made_once_needs_a_restart() {
+        let now = server();
+        assert!(now.needs_restart(&now.clone()).is_empty());
+        assert!(now.needs_restart(&Server { max_batch: 7, max_attempts: 9, ..server() }).is_empty());
+        let moved: SocketAddr = ([127, 0, 0, 1], 9).into();
+        for (key, other) in [
+            ("listen", Server { listen: vec![moved], ..server() }),
+            ("admin", Server { admin: moved, ..server() }),
+            ("shards", Server { shards: 3, ..server() }),
+            ("driver", Server { driver: Driver::Epoll, ..server() }),
+            ("max_connections", Server { max_connections: 7, ..server() }),
+        ] {
+            assert_eq!(now.needs_restart(&other), [key]);
+        }
+    }
+
+    #[test]
+    fn a_pool_is_kept_only_where_its_connections_would_be_made_the_same_way() {
+        let now = endpoint("a");
+        let renamed = Endpoint { id: "b".into(), budget: None, connect_timeout_ns: 7, enabled: false, ..now.clone() };
+        assert!(now.is_reached_like(&renamed));
+        let elsewhere = Url { path_and_query: Secret::new("/v2"), ..now.url.clone() };
+        for other in [
+            Endpoint { url: elsewhere, ..now.clone() },
+            Endpoint { headers: Vec::new(), ..now.clone() },
+            Endpoint { max_connections: 7, ..now.clone() },
+            Endpoint { idle_timeout_ns: 7, ..now.clone() },
+            Endpoint { max_age_ns: 7, ..now.clone() },
+        ] {
+            assert!(!now.is_reached_like(&other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn each_listed_method_has_its_own_row() {
+        let mut gateway = snapshot().gateways.remove(0);
+        gateway.listed[7] = Admittance::Route(RouteIx(3));
+        assert_eq!(gateway.admittance(MethodId(7)), Admittance::Route(RouteIx(3)));
+        assert_eq!(gateway.admittance(MethodId(8)), Admittance::ByName);
+    }
+}

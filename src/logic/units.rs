@@ -103,6 +103,60 @@ mod tests {
     }
 
     #[test]
+    fn every_unit_has_its_scale() {
+        for (text, ns) in [
+            ("7ns", 7),
+            ("7us", 7_000),
+            ("7µs", 7_000),
+            ("7ms", 7_000_000),
+            ("7s", 7_000_000_000),
+            ("7m", 420_000_000_000),
+            ("7h", 25_200_000_000_000),
+            (" 7 s ", 7_000_000_000),
+            ("9.1e18ns", 0),
+        ] {
+            assert_eq!(duration(text).unwrap_or(0), ns, "{text}");
+        }
+        for (text, bytes) in [
+            ("7", 7),
+            ("7B", 7),
+            ("7KB", 7_000),
+            ("7kB", 7_000),
+            ("7MB", 7_000_000),
+            ("7GB", 7_000_000_000),
+            ("7KiB", 7_168),
+            ("7MiB", 7_340_032),
+            ("7GiB", 7_516_192_768),
+        ] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_duration_is_shown_in_the_largest_unit_that_is_whole() {
+        for (ns, text) in [
+            (0, "0s"),
+            (999, "999ns"),
+            (1_500, "1500ns"),
+            (2_000, "2us"),
+            (250 * MS, "250ms"),
+            (1_500 * MS, "1500ms"),
+            (90 * SECOND, "90s"),
+            (3_600 * SECOND, "60m"),
+        ] {
+            assert_eq!(show_duration(ns), text);
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_for_any_clock_is_no_duration() {
+        assert!(duration("9000000000.5s").is_ok());
+        for text in ["9300000000.5s", "18446744073709551615.5h", "18446744073709551616ns", "18446744073709551615s"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn a_shown_duration_reads_back() {
         for ns in [0, 1, 1_500, 250 * MS, SECOND, 90 * SECOND, 120 * SECOND] {
             assert_eq!(duration(&show_duration(ns)), Ok(ns));

@@ -314,6 +314,24 @@ mod tests {
     }
 
     #[test]
+    fn people_read_what_kind_of_failure_it_was() {
+        for (status, reason) in [
+            (200, Reason::InvalidResponse),
+            (302, Reason::Rejected),
+            (400, Reason::BadRequest),
+            (418, Reason::HttpStatus),
+            (429, Reason::RateLimited),
+            (502, Reason::HttpStatus),
+            (101, Reason::HttpStatus),
+        ] {
+            let (Verdict::Failed(failure), _) = judged(status, Body::Invalid) else { panic!("{status}") };
+            assert_eq!(failure.reason, reason, "{status}");
+        }
+        let words = [Certainty::NotSent, Certainty::Refused, Certainty::Ambiguous].map(Certainty::word);
+        assert_eq!(words, ["not_sent", "refused", "ambiguous"]);
+    }
+
+    #[test]
     fn busy_endpoints_are_refusals() {
         let wait = Some(3_000_000_000);
         let busy = |status, body| judge(Family::Evm, &Response { status, retry_after_ns: wait, body });

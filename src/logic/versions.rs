@@ -37,3 +37,68 @@ fn same((a_in, a): (&Snapshot, &Route), (b_in, b): (&Snapshot, &Route)) -> bool 
         && a.attempt_timeout_ns == b.attempt_timeout_ns
         && targets(a_in, a) == targets(b_in, b)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logic::snapshot::tests::snapshot;
+    use crate::logic::snapshot::{EndpointIx, Strategy, Target};
+
+    /// The version that the Route has after a reload, if it ran as `old` and the file says `new`.
+    fn after(old: u64, new: u64, change: impl FnOnce(&mut Snapshot)) -> u64 {
+        let (mut running, mut file) = (snapshot(), snapshot());
+        running.gateways[0].routes[0].version = old;
+        file.gateways[0].routes[0].version = new;
+        change(&mut file);
+        carry_over(&running, &mut file);
+        file.gateways[0].routes[0].version
+    }
+
+    #[test]
+    fn whatever_changes_a_route_gives_it_a_new_number() {
+        let route = |file: &mut Snapshot, change: fn(&mut Route)| change(&mut file.gateways[0].routes[0]);
+        let changes: [fn(&mut Route); 7] = [
+            |route| route.methods = vec!["eth_call".into()],
+            |route| route.strategy = Strategy::Weighted,
+            |route| route.max_attempts = 7,
+            |route| route.attempt_timeout_ns = 7,
+            |route| route.targets.swap(0, 1),
+            |route| route.targets[0].weight = 7,
+            |route| route.targets.truncate(1),
+        ];
+        for change in changes {
+            assert_eq!(after(4, 4, |file| route(file, change)), 5, "under its old number");
+            assert_eq!(after(4, 1, |file| route(file, change)), 5, "under a lower one");
+            assert_eq!(after(4, 9, |file| route(file, change)), 9, "under one of its own");
+        }
+    }
+
+    #[test]
+    fn a_route_that_says_the_same_never_goes_back() {
+        assert_eq!(after(4, 4, |_| {}), 4);
+        assert_eq!(after(4, 1, |_| {}), 4);
+        assert_eq!(after(4, 9, |_| {}), 9);
+        // Its Endpoints stand elsewhere in the file now, and are the same.
+        let moved = |file: &mut Snapshot| {
+            file.endpoints.swap(0, 1);
+            let at = |endpoint| Target { endpoint: EndpointIx(endpoint), weight: 1 };
+            file.gateways[0].routes[0].targets = vec![at(1), at(0)];
+        };
+        assert_eq!(after(4, 1, moved), 4);
+    }
+
+    #[test]
+    fn what_was_not_there_before_keeps_the_number_of_the_file() {
+        let changed = |file: &mut Snapshot| file.gateways[0].routes[0].max_attempts = 7;
+        let renamed = |file: &mut Snapshot| {
+            changed(file);
+            file.gateways[0].id = "other".into();
+        };
+        assert_eq!(after(4, 1, renamed), 1);
+        let renamed = |file: &mut Snapshot| {
+            changed(file);
+            file.gateways[0].routes[0].id = "other".into();
+        };
+        assert_eq!(after(4, 1, renamed), 1);
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::simulation::random::Random;
 use crate::simulation::table::How;
+use ringway::logic::failover::Known;
 use ringway::logic::fault::Reason;
 use ringway::logic::methods::Family;
 use ringway::logic::units::{MS, Nanos, SECOND};
@@ -62,7 +63,7 @@ pub struct Node {
     pub cured: bool,
     /// Requests of which it got at least one byte.
     pub received: u64,
-    /// Operations that it executed.
+    /// Operations that it executed, or transactions that it took.
     pub executed: u64,
 }
 
@@ -82,7 +83,7 @@ impl Node {
         random.between(1, 2 * self.steadiness_ns)
     }
 
-    /// Takes one request; says how it ends, and whether the operation was executed.
+    /// Takes one request; says how it ends, and whether it would have executed an operation.
     pub fn take(
         &mut self,
         random: &mut Random,
@@ -131,10 +132,38 @@ impl Node {
             }
         };
         let sent = !matches!(how, How::Broke(Broke::NotSent(_)));
-        let executed = executed && sent;
         self.received += u64::from(sent);
-        self.executed += u64::from(executed);
-        (late(random, how, after_ns, timeout_ns), executed)
+        (late(random, how, after_ns, timeout_ns), executed && sent)
+    }
+
+    /// Whether a connection to it, kept open, may break with a request on it: whether it got that request,
+    /// and whether it would have run it.
+    pub fn loses(&mut self, random: &mut Random) -> Option<bool> {
+        let often = if self.cured || self.mood == Mood::Healthy { 40 } else { 8 };
+        if self.mood == Mood::Dead || !random.once_in(often) {
+            return None;
+        }
+        self.received += 1;
+        Some(random.once_in(2))
+    }
+
+    /// Answers whether it has a transaction, if it answers at all: what is known then, and after how long.
+    pub fn look_up(&self, random: &mut Random, has: bool, timeout_ns: Nanos) -> (Known, Nanos) {
+        let clear = if has { Known::Yes } else { Known::No };
+        let soon = random.between(MS / 10, 40 * MS);
+        let (known, after_ns) = match if self.cured { Mood::Healthy } else { self.mood } {
+            Mood::Healthy | Mood::Losing if random.once_in(10) => (Known::Unclear, soon),
+            Mood::Healthy | Mood::Losing => (clear, soon),
+            Mood::Slow => (clear, random.between(1, timeout_ns + timeout_ns / 2)),
+            Mood::Hanging => (Known::Unclear, timeout_ns),
+            _ => (Known::Unclear, soon),
+        };
+        if after_ns < timeout_ns {
+            return (known, after_ns);
+        }
+        // The timer fires a little late, and sometimes much: a shard that stood still.
+        let late = if random.once_in(20) { 2 * SECOND } else { 2 * MS };
+        (Known::Unclear, timeout_ns + random.below(late))
     }
 
     fn healthy(&self, random: &mut Random, family: Family, soon: Nanos) -> (How, Nanos, bool) {

@@ -2,13 +2,14 @@
 //! words only to compare them: candidates, budget, certainty and end are its own.
 
 use crate::simulation::board::Board;
+use crate::simulation::chain::Word;
 use crate::simulation::table::{Meaning, Row};
 use ringway::logic::call::Class;
 use ringway::logic::circuit::Admission;
-use ringway::logic::failover::{Action, Finish};
+use ringway::logic::failover::{Action, Finish, Known};
 use ringway::logic::fault::{Fault, Reason};
 use ringway::logic::snapshot::{EndpointIx, Route, Strategy};
-use ringway::logic::units::Nanos;
+use ringway::logic::units::{Nanos, SECOND};
 
 /// A Route, and what the oracle needs to know beside it.
 pub struct Road {
@@ -28,7 +29,23 @@ enum Phase {
     Away(u8),
     /// The last attempt decided it.
     Decided(Finish),
+    /// The chain is being asked.
+    Asking(Asking),
     Over,
+}
+
+/// What is left to ask about a transaction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Asking {
+    /// The end of a Call whose transaction nobody knows.
+    end: Finish,
+    /// A node has said that it saw it.
+    seen: bool,
+    /// One of these positions first, and one of those then.
+    whom: [u128; 2],
+    /// All look-ups end then.
+    until_ns: Option<Nanos>,
+    under_way: bool,
 }
 
 /// One line of a Call's history.
@@ -39,6 +56,8 @@ pub enum Line {
     Did(Action),
     Refused { until_ns: Nanos },
     Ended(String),
+    LostSend,
+    LookedUp(Known),
     CallerGone,
 }
 
@@ -57,12 +76,20 @@ pub struct Oracle {
     ambiguous: bool,
     /// Positions that said half-open to a Call that does not probe: they are its last resort.
     deferred: u128,
+    /// Where the transaction may have been taken, at last.
+    doubted: Option<u8>,
+    /// It has a name to ask by.
+    pub named: bool,
+    /// Its end rests on a node's word alone: that it saw the transaction before.
+    pub believed: bool,
     /// Times that a node executed it.
     pub executed: u32,
     pub history: Vec<(Nanos, Line)>,
 }
 
 type Checked<T> = Result<T, String>;
+/// Why an attempt failed, and what wait the node asked for.
+type Failed = (Option<Reason>, Option<Nanos>);
 
 macro_rules! must {
     ($holds:expr, $($why:tt)+) => {
@@ -73,7 +100,7 @@ macro_rules! must {
 }
 
 impl Oracle {
-    pub fn new(road: &Road, class: Class, notification: bool) -> Oracle {
+    pub fn new(road: &Road, class: Class, notification: bool, named: bool) -> Oracle {
         let weighted = road.route.strategy == Strategy::Weighted;
         let usable = |(at, target): (usize, &ringway::logic::snapshot::Target)| {
             ((road.route.eligible >> at) & 1 == 1 && (!weighted || target.weight > 0)).then_some(1u128 << at)
@@ -90,6 +117,9 @@ impl Oracle {
             soonest_ns: None,
             ambiguous: false,
             deferred: 0,
+            doubted: None,
+            named,
+            believed: false,
             executed: 0,
             history: Vec::new(),
         }
@@ -113,13 +143,18 @@ impl Oracle {
         let mut choices = Vec::new();
         for (endpoint, said) in board.asked.take() {
             self.history.push((now_ns, Line::Asked { endpoint: endpoint.0, said }));
-            choices.push(self.asked(road, endpoint, said)?);
+            let tried_all = self.remaining == 0 || self.attempts >= road.route.max_attempts;
+            // Who has tried all asks where a look-up is worth while.
+            if !(tried_all && matches!(action, Action::LookUp { .. })) {
+                choices.push(self.asked(road, endpoint, said)?);
+            }
         }
         self.history.push((now_ns, Line::Did(*action)));
-        must!(matches!(self.phase, Phase::Choosing | Phase::Decided(_)), "an action in phase {:?}", self.phase);
+        let waits = matches!(self.phase, Phase::Away(_) | Phase::Over | Phase::Asking(Asking { under_way: true, .. }));
+        must!(!waits, "an action in phase {:?}", self.phase);
         match *action {
             Action::Await => return Err("it waits, and nothing is under way".into()),
-            Action::LookUp { .. } => return Err("it looks up a transaction that has no name".into()),
+            Action::LookUp { endpoint, until_ns } => self.look_up(road, board, now_ns, endpoint, until_ns)?,
             Action::Attempt { endpoint, until_ns, probe } => {
                 self.attempt(road, board, now_ns, endpoint, probe)?;
                 let end_ns = now_ns + road.route.attempt_timeout_ns;
@@ -193,23 +228,93 @@ impl Oracle {
     fn finish(&mut self, road: &Road, board: &Board, now_ns: Nanos, finish: Finish) -> Checked<()> {
         let right = match self.phase {
             Phase::Decided(right) => right,
+            Phase::Asking(asking) => {
+                let in_time = asking.until_ns.is_none_or(|until_ns| now_ns < until_ns);
+                let could_ask = asking.whom[0] != 0 && in_time && !self.gone;
+                must!(!could_ask, "ends with {finish:?}, and {:?} could still be asked", positions(asking.whom[0]));
+                asking.end
+            }
             _ if self.gone => Finish::Abandoned,
             _ => {
-                if self.attempts < road.route.max_attempts {
-                    let willing = |at: &u8| {
-                        let endpoint = road.route.targets[usize::from(*at)].endpoint;
-                        !matches!(board.right(endpoint, now_ns), Admission::Reject { .. })
-                    };
-                    if let Some(at) = positions(self.remaining).into_iter().find(willing) {
-                        return Err(format!("gives up with {finish:?}, and position {at} could be tried"));
-                    }
-                    must!(self.remaining == 0, "gives up without having asked all: {:b} remain", self.remaining);
-                }
+                self.tried_all(road, board, now_ns, finish)?;
+                must!(!self.can_be_settled(), "ends with {finish:?}, and the chain was never asked");
                 self.spent(now_ns)
             }
         };
         self.phase = Phase::Over;
         must!(same(&finish, &right), "finished with {finish:?}, and right is {right:?}");
+        Ok(())
+    }
+
+    /// Nobody may give up before.
+    fn tried_all(&self, road: &Road, board: &Board, now_ns: Nanos, finish: Finish) -> Checked<()> {
+        if self.attempts >= road.route.max_attempts {
+            return Ok(());
+        }
+        let willing = |at: &u8| {
+            let endpoint = road.route.targets[usize::from(*at)].endpoint;
+            !matches!(board.right(endpoint, now_ns), Admission::Reject { .. })
+        };
+        if let Some(at) = positions(self.remaining).into_iter().find(willing) {
+            return Err(format!("gives up with {finish:?}, and position {at} could be tried"));
+        }
+        must!(self.remaining == 0, "gives up without having asked all: {:b} remain", self.remaining);
+        Ok(())
+    }
+
+    /// The chain is asked where the contract says so, and for two seconds in all.
+    fn look_up(
+        &mut self,
+        road: &Road,
+        board: &Board,
+        now_ns: Nanos,
+        endpoint: EndpointIx,
+        until_ns: Nanos,
+    ) -> Checked<()> {
+        must!(!self.gone, "a look-up, and the caller is gone");
+        must!(self.can_be_settled(), "a look-up, and nobody is in doubt, or nothing is named");
+        let mut asking = match self.phase {
+            Phase::Asking(asking) => asking,
+            Phase::Choosing => self.asks_around(road, board, now_ns)?,
+            _ => return Err(format!("a look-up in phase {:?}", self.phase)),
+        };
+        let [whom, next] = asking.whom;
+        let place = road.place[usize::from(endpoint.0)].map_or(0, |at| 1u128 << at);
+        must!(place & whom != 0, "{endpoint:?} is looked at, and right are positions {:?}", positions(whom));
+        let end_ns = *asking.until_ns.get_or_insert(now_ns + 2 * SECOND);
+        must!(now_ns < end_ns, "a look-up after two seconds");
+        // With another one to come, it gets half of the time.
+        let right_ns = now_ns + (end_ns - now_ns) / if next == 0 { 1 } else { 2 };
+        must!(until_ns == right_ns, "the look-up ends at {until_ns}, not {right_ns}");
+        self.phase = Phase::Asking(Asking { whom: [next, 0], under_way: true, ..asking });
+        Ok(())
+    }
+
+    /// After total failure: where the doubt arose last, and one other, if possible one that admits.
+    fn asks_around(&self, road: &Road, board: &Board, now_ns: Nanos) -> Checked<Asking> {
+        let Some(at) = self.doubted else { return Err("nothing is in doubt".into()) };
+        let end = match (self.kept, self.last) {
+            (true, _) => Finish::Kept,
+            (false, Some((reason, _))) => Finish::Fault(Fault::OutcomeUnknown { reason }),
+            (false, None) => return Err("a doubt, and no attempt has ended".into()),
+        };
+        self.tried_all(road, board, now_ns, end)?;
+        let others = road.route.eligible & !(1u128 << at);
+        let admits = |at: &u8| board.right(road.route.targets[usize::from(*at)].endpoint, now_ns) == Admission::Admit;
+        let admitting = positions(others).into_iter().filter(admits).fold(0, |bits, at| bits | (1u128 << at));
+        let other = if admitting == 0 { others } else { admitting };
+        Ok(Asking { end, seen: false, whom: [1u128 << at, other], until_ns: None, under_way: false })
+    }
+
+    /// A look-up ended. A node that can't say anything about the chain is believed when it speaks of what it saw.
+    pub fn looked_up(&mut self, now_ns: Nanos, known: Known) -> Checked<()> {
+        self.history.push((now_ns, Line::LookedUp(known)));
+        let Phase::Asking(asking) = self.phase else { return Err("nothing was asked".into()) };
+        self.believed = known == Known::Unclear && asking.seen;
+        self.phase = match known == Known::Yes || self.believed {
+            true => Phase::Decided(Finish::Taken),
+            false => Phase::Asking(Asking { under_way: false, ..asking }),
+        };
         Ok(())
     }
 
@@ -236,24 +341,49 @@ impl Oracle {
         self.phase = Phase::Choosing;
     }
 
-    /// An attempt ended. Decides what must follow.
-    pub fn ended(&mut self, now_ns: Nanos, row: &Row, reason: Option<Reason>, wait: Option<Nanos>, how: String) {
+    /// An attempt ended, maybe with an error of the node. Decides what must follow.
+    pub fn ended(&mut self, now_ns: Nanos, row: &Row, said: Option<Word>, (reason, wait): Failed, how: String) {
         self.history.push((now_ns, Line::Ended(how)));
         let told = |finish| if self.notification { Finish::Silent } else { finish };
         let reason = reason.unwrap_or(Reason::ConnectionLost);
-        self.phase = match row.meaning {
-            Meaning::Final => Phase::Decided(told(Finish::Reply)),
-            Meaning::TooLarge => Phase::Decided(told(Finish::Fault(Fault::ResponseTooLarge))),
-            Meaning::Ambiguous if !self.repeatable() => {
+        let Phase::Away(at) = self.phase else { return };
+        let here = Asking { end: Finish::Reply, seen: false, whom: [1u128 << at, 0], until_ns: None, under_way: false };
+        self.phase = match (row.meaning, said.filter(|_| self.can_be_settled())) {
+            (Meaning::Final, Some(Word::Known)) => Phase::Decided(Finish::Taken),
+            (Meaning::Final, Some(Word::Seen)) => Phase::Asking(Asking { seen: true, ..here }),
+            (Meaning::Final, Some(Word::Other)) => Phase::Asking(here),
+            (Meaning::Final, None) => Phase::Decided(told(Finish::Reply)),
+            (Meaning::TooLarge, _) => Phase::Decided(told(Finish::Fault(Fault::ResponseTooLarge))),
+            (Meaning::Ambiguous, _) if !self.repeatable() => {
                 // What was kept before came with a refusal: it would say that nothing has run.
                 let unknown = Finish::Fault(Fault::OutcomeUnknown { reason });
                 Phase::Decided(told(if row.keep { Finish::Kept } else { unknown }))
             }
-            Meaning::NotSent | Meaning::Refused | Meaning::Ambiguous => Phase::Choosing,
+            (Meaning::NotSent | Meaning::Refused | Meaning::Ambiguous, _) => Phase::Choosing,
         };
-        self.ambiguous |= row.meaning == Meaning::Ambiguous;
+        if row.meaning == Meaning::Ambiguous {
+            (self.ambiguous, self.doubted) = (true, Some(at));
+        }
         self.kept |= row.keep;
         self.last = Some((reason, wait));
+    }
+
+    /// The request of the attempt that is under way went out before, over a connection that broke.
+    pub fn lost_send(&mut self, now_ns: Nanos) {
+        self.history.push((now_ns, Line::LostSend));
+        if let Phase::Away(at) = self.phase {
+            self.doubted = Some(at);
+        }
+    }
+
+    /// Some node may have taken the transaction.
+    pub fn in_doubt(&self) -> bool {
+        self.class == Class::SignedBroadcast && !self.notification && self.doubted.is_some()
+    }
+
+    /// ...and the chain can be asked.
+    pub fn can_be_settled(&self) -> bool {
+        self.in_doubt() && self.named
     }
 
     pub fn caller_gone(&mut self, now_ns: Nanos) {

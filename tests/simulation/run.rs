@@ -1,28 +1,33 @@
 //! One seed from its first Call to its last: the virtual clock, the shards, and a driver that treats the
 //! machine as the real one does.
 
-use crate::simulation::board::{Board, Glimpse, Passed, Permit, Trip};
+use crate::simulation::board::{Board, Glimpse, Permit, Trip};
+use crate::simulation::chain::{Chain, Speech};
+use crate::simulation::doubt::{christen, event, went_well};
 use crate::simulation::draws::Draws;
 use crate::simulation::node::{Ending, Node};
 use crate::simulation::oracle::{Choice, Line, Oracle};
 use crate::simulation::random::Random;
 use crate::simulation::scene::{Scene, class};
 use crate::simulation::table::{self, How, Meaning, Row};
+use crate::simulation::tally::{Tally, name};
 use ringway::logic::call::Class;
 use ringway::logic::circuit::Word;
-use ringway::logic::failover::{Action, CallMachine, Event, Finish};
-use ringway::logic::fault::{Fault, Reason};
+use ringway::logic::failover::{Action, CallMachine, Event, Finish, Known};
+use ringway::logic::fault::Reason;
 use ringway::logic::snapshot::{EndpointIx, Strategy};
-use ringway::logic::units::{MS, Nanos};
+use ringway::logic::units::{MS, Nanos, SECOND};
 use ringway::logic::verdict::{self, Broke, CircuitNote, Verdict};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 /// After the faults: how often each Endpoint whose Circuit is not closed gets a Call.
 const KNOCK_NS: Nanos = 50 * MS;
+/// Look-ups take two seconds in all, and the timer of the last may fire two seconds late.
+const LOOK_UPS_NS: Nanos = 5 * SECOND;
 
 #[derive(Debug, Clone, Copy)]
-enum Happens {
+pub(super) enum Happens {
     Arrival,
     /// The shard that has this Call asks its machine.
     Step(u32),
@@ -34,6 +39,10 @@ enum Happens {
     Spend(u32),
     /// The attempt with this number ends.
     Ends(u32, u32),
+    /// The look-up of this Call ends.
+    LookedUp(u32, Known),
+    /// A node tells its peers about a transaction.
+    Gossip(usize),
     Leaves(u32),
     Turn(u16),
     Trip(Trip),
@@ -41,25 +50,35 @@ enum Happens {
 }
 
 /// A Call under way.
-struct Live {
-    road: usize,
-    shard: usize,
-    machine: CallMachine,
-    oracle: Oracle,
-    first_draw: Option<u64>,
-    endpoint: EndpointIx,
-    until_ns: Nanos,
-    permit: Option<Permit>,
-    attempt: u32,
-    ending: Option<Ending>,
+pub(super) struct Live {
+    pub(super) road: usize,
+    pub(super) shard: usize,
+    pub(super) machine: CallMachine,
+    pub(super) oracle: Oracle,
+    pub(super) first_draw: Option<u64>,
+    pub(super) endpoint: EndpointIx,
+    pub(super) until_ns: Nanos,
+    pub(super) permit: Option<Permit>,
+    pub(super) attempt: u32,
+    /// Its place on the chain, if it is a signed broadcast.
+    pub(super) transaction: Option<usize>,
+    /// The request of this attempt went out before, over a connection that broke.
+    pub(super) lost_send: bool,
+    /// What the node says, if it answers with an error.
+    pub(super) speech: Option<Speech>,
+    /// A node that has the transaction has said so.
+    pub(super) shown: bool,
+    /// The chain was asked.
+    pub(super) asked: bool,
+    pub(super) ending: Option<Ending>,
     /// Attempts that no byte was sent for.
-    unsent: u32,
-    reached: u32,
+    pub(super) unsent: u32,
+    pub(super) reached: u32,
     /// The machine said so, and no request has gone out yet.
-    begins: bool,
-    began_ns: Nanos,
+    pub(super) begins: bool,
+    pub(super) began_ns: Nanos,
     /// The last weighted choice, as a number.
-    drawn: Option<f64>,
+    pub(super) drawn: Option<f64>,
 }
 
 /// Where the members of one batch start.
@@ -69,70 +88,32 @@ struct Shared {
     at: u8,
 }
 
-/// What happened in one seed or in many: to show that the simulation went there.
-#[derive(Debug, Clone)]
-pub struct Tally {
-    pub calls: u64,
-    pub attempts: u64,
-    pub executed: u64,
-    pub lost: u64,
-    pub most_in_flight: u64,
-    pub ends: BTreeMap<&'static str, u64>,
-    pub draws: Draws,
-    pub passed: Passed,
-}
-
 /// A broken rule, with all that is needed to see it again.
 #[derive(Debug)]
 pub struct Violation(pub String);
 
 pub struct Run {
-    seed: u64,
-    random: Random,
-    scene: Scene,
-    board: Board,
-    nodes: Vec<Node>,
-    calls: BTreeMap<u32, Live>,
-    queue: BinaryHeap<Reverse<(Nanos, u64, u64)>>,
-    happenings: Vec<Option<Happens>>,
-    free: Vec<usize>,
-    now_ns: Nanos,
-    to_arrive: u64,
-    deadline_ns: Option<Nanos>,
+    pub(super) seed: u64,
+    pub(super) random: Random,
+    pub(super) scene: Scene,
+    pub(super) board: Board,
+    pub(super) nodes: Vec<Node>,
+    pub(super) chain: Chain,
+    pub(super) calls: BTreeMap<u32, Live>,
+    pub(super) queue: BinaryHeap<Reverse<(Nanos, u64, u64)>>,
+    pub(super) happenings: Vec<Option<Happens>>,
+    pub(super) free: Vec<usize>,
+    pub(super) now_ns: Nanos,
+    pub(super) to_arrive: u64,
+    pub(super) deadline_ns: Option<Nanos>,
     /// Where the last batch started.
     shared: Option<Shared>,
-    current: Option<u32>,
-    reached: u64,
-    tally: Tally,
+    pub(super) current: Option<u32>,
+    pub(super) reached: u64,
+    pub(super) tally: Tally,
 }
 
-type Checked<T> = Result<T, String>;
-
-impl Tally {
-    pub fn new() -> Tally {
-        Tally {
-            calls: 0,
-            attempts: 0,
-            executed: 0,
-            lost: 0,
-            most_in_flight: 0,
-            ends: BTreeMap::new(),
-            draws: Draws::new(),
-            passed: Passed::default(),
-        }
-    }
-
-    pub fn add(&mut self, other: &Tally) {
-        self.calls += other.calls;
-        self.attempts += other.attempts;
-        self.executed += other.executed;
-        self.lost += other.lost;
-        self.most_in_flight = self.most_in_flight.max(other.most_in_flight);
-        other.ends.iter().for_each(|(end, times)| *self.ends.entry(end).or_default() += times);
-        self.draws.add(&other.draws);
-        self.passed.add(&other.passed);
-    }
-}
+pub(super) type Checked<T> = Result<T, String>;
 
 impl Run {
     pub fn new(seed: u64, calls: u64) -> Run {
@@ -142,6 +123,7 @@ impl Run {
         let mut run = Run {
             seed,
             board: Board::new(&scene.rules, &scene.rates, scene.shards),
+            chain: Chain::new(scene.family, nodes.len(), &mut random),
             scene,
             calls: BTreeMap::new(),
             queue: BinaryHeap::new(),
@@ -208,6 +190,11 @@ impl Run {
             Happens::Take(id, word) => self.take(id, word),
             Happens::Spend(id) => self.spend(id),
             Happens::Ends(id, attempt) => self.ends(id, attempt),
+            Happens::LookedUp(id, known) => self.looked_up(id, known),
+            Happens::Gossip(transaction) => {
+                self.chain.spreads(transaction, &mut self.random);
+                Ok(())
+            }
             Happens::Leaves(id) => self.leaves(id),
             Happens::Trip(trip) => self.board.trip(trip),
             Happens::Turn(node) => {
@@ -228,7 +215,7 @@ impl Run {
         }
     }
 
-    fn after(&mut self, after_ns: Nanos, happens: Happens) {
+    pub(super) fn after(&mut self, after_ns: Nanos, happens: Happens) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.happenings.push(None);
             self.happenings.len() - 1
@@ -239,7 +226,7 @@ impl Run {
     }
 
     /// Between two instructions of one shard others may be there, or not.
-    fn soon(&mut self, happens: Happens) {
+    pub(super) fn soon(&mut self, happens: Happens) {
         let after_ns = if self.random.once_in(2) { 0 } else { self.random.below(20_000) };
         self.after(after_ns, happens);
     }
@@ -275,23 +262,31 @@ impl Run {
     /// Calls that are under way may still run through all their attempts.
     fn slowest_ns(&self) -> Nanos {
         let roads = self.scene.roads.iter().map(|road| road.route.attempt_timeout_ns + 3 * MS);
-        roads.max().unwrap_or(0)
+        roads.max().unwrap_or(0) + LOOK_UPS_NS
     }
 
     fn enter(&mut self, road: usize, (class, notification): (Class, bool), first_draw: Option<u64>) -> u32 {
-        self.tally.calls += 1;
-        let id = self.tally.calls as u32;
+        self.tally.counted.calls += 1;
+        let id = self.tally.counted.calls as u32;
+        let signed = class == Class::SignedBroadcast;
+        let transaction = signed.then(|| self.chain.enters(&mut self.random));
+        let named = transaction.is_some_and(|transaction| self.chain.named(transaction));
         let route = &self.scene.road(road).route;
         let live = Live {
             road,
             shard: self.random.below(self.scene.shards as u64) as usize,
             machine: CallMachine::new(route, class, notification, first_draw),
-            oracle: Oracle::new(self.scene.road(road), class, notification),
+            oracle: Oracle::new(self.scene.road(road), class, notification, named),
             first_draw,
             endpoint: EndpointIx(0),
             until_ns: 0,
             permit: None,
             attempt: 0,
+            transaction,
+            lost_send: false,
+            speech: None,
+            shown: false,
+            asked: false,
             ending: None,
             unsent: 0,
             reached: 0,
@@ -315,7 +310,7 @@ impl Run {
         let action = live.machine.next(&road.route, &self.board, self.now_ns, &mut || random.bits());
         let choices = live.oracle.decided(road, &self.board, self.now_ns, &action)?;
         if road.route.strategy == Strategy::Weighted {
-            let begins = live.oracle.history.len() == choices.len() + 1;
+            let begins = live.oracle.history.len() == choices.len() + 1 && !choices.is_empty();
             self.drawn(id, &choices, begins)?;
         }
         let Some(live) = self.calls.get_mut(&id) else { return Ok(()) };
@@ -331,7 +326,7 @@ impl Run {
             }
             Action::Finish(finish) => self.finished(id, finish),
             Action::Await => Err("waits for nothing".into()),
-            Action::LookUp { .. } => Err("looks up a transaction that has no name".into()),
+            Action::LookUp { endpoint, until_ns } => self.look_up(id, endpoint, until_ns),
         }
     }
 
@@ -430,29 +425,47 @@ impl Run {
 
     /// The request goes out, and what will come of it is known to the node alone.
     fn start(&mut self, id: u32) {
+        self.lose(id);
         let Some(live) = self.calls.get_mut(&id) else { return };
         let timeout_ns = live.until_ns.saturating_sub(self.now_ns).max(1);
-        let node = &mut self.nodes[usize::from(live.endpoint.0)];
-        let (ending, executed) = node.take(&mut self.random, self.scene.family, live.oracle.notification, timeout_ns);
+        let (endpoint, notification) = (live.endpoint, live.oracle.notification);
+        let node = &mut self.nodes[usize::from(endpoint.0)];
+        let (mut ending, would) = node.take(&mut self.random, self.scene.family, notification, timeout_ns);
         let reached = !matches!(ending.how, How::Broke(Broke::NotSent(_)));
+        let (executed, speech) = match live.transaction.filter(|_| reached) {
+            Some(at) => self.chain.receives((at, endpoint), &mut ending, (would, notification), &mut self.random),
+            None => (would, None),
+        };
         live.begins = false;
         live.began_ns = self.now_ns;
-        live.oracle.executed += u32::from(executed);
+        live.speech = speech;
         live.reached += u32::from(reached);
         live.unsent += u32::from(!reached);
         live.attempt += 1;
         live.ending = Some(ending);
+        let (attempt, probes) = (live.attempt, live.permit.is_some());
         self.reached += u64::from(reached);
-        self.tally.attempts += 1;
-        self.tally.executed += u64::from(executed);
-        let attempt = live.attempt;
+        self.tally.counted.attempts += 1;
+        self.tally.counted.faults += u64::from(!went_well(&ending.how));
+        self.executed(id, executed);
         // A shard that dies takes its Calls with it, and a probe's permit is never given back.
-        if self.random.once_in(if live.permit.is_some() { 20 } else { 4_000 }) && self.deadline_ns.is_none() {
-            self.tally.lost += 1;
-            self.calls.remove(&id);
+        if self.random.once_in(if probes { 20 } else { 4_000 }) && self.deadline_ns.is_none() {
+            self.tally.counted.lost += 1;
+            self.tally.counted.faults += 1;
+            self.over(id);
             return;
         }
         self.after(ending.after_ns, Happens::Ends(id, attempt));
+    }
+
+    /// The Call is gone: counts what became of its operation.
+    fn over(&mut self, id: u32) {
+        if let Some(Live { oracle, .. }) = self.calls.remove(&id) {
+            self.tally.counted.doubts += u64::from(oracle.in_doubt());
+            if !oracle.repeatable() {
+                self.tally.counted.unsafe_ended(oracle.executed);
+            }
+        }
     }
 
     fn ends(&mut self, id: u32, attempt: u32) -> Checked<()> {
@@ -479,14 +492,25 @@ impl Run {
             How::Answered(response) if row.meaning == Meaning::Refused => response.retry_after_ns,
             _ => None,
         };
-        let reason = failure.map(|failure| failure.reason);
-        live.oracle.ended(self.now_ns, row, reason, asked, format!("{how:?} -> {verdict:?}"));
+        let failed = (failure.map(|failure| failure.reason), asked);
+        if std::mem::take(&mut live.lost_send) {
+            live.oracle.lost_send(self.now_ns);
+            live.machine.feed(Event::LostSend);
+            christen(live);
+        }
+        let event = event(live, verdict, &self.chain, &mut self.random, &mut self.tally.counted.spoke)?;
+        let said = live.speech.map(|speech| speech.word);
+        live.oracle.ended(self.now_ns, row, said, failed, format!("{how:?} {:?} -> {verdict:?}", live.speech));
         if live.oracle.executed > 1 && !live.oracle.repeatable() {
             return Err(format!("executed {} times, and it must not be repeated", live.oracle.executed));
         }
         let split = self.random.once_in(4);
         let (place, permit) = ((live.endpoint, live.shard), live.permit.take());
-        live.machine.feed(Event::Judged(verdict));
+        live.machine.feed(event);
+        christen(live);
+        if live.machine.in_doubt() != live.oracle.in_doubt() {
+            return Err(format!("the machine is in doubt: {}", live.machine.in_doubt()));
+        }
         if let How::Answered(_) = how {
             let busy = matches!(note, CircuitNote::Busy { .. });
             self.board.answered(place.0, place.1, busy, self.now_ns);
@@ -504,6 +528,7 @@ impl Run {
         let Some(live) = self.calls.get_mut(&id) else { return Ok(()) };
         live.machine.feed(Event::CallerGone);
         live.oracle.caller_gone(self.now_ns);
+        self.tally.counted.faults += 1;
         let cancels = live.oracle.class.ends_with_caller();
         if cancels != (live.oracle.class == Class::Stateless) {
             return Err(format!("a caller that leaves cuts a {:?} short: {cancels}", live.oracle.class));
@@ -543,8 +568,9 @@ impl Run {
         if said != counted || u32::from(said) != made {
             return Err(format!("{made} attempts were made, the machine says {said}, right is {counted}"));
         }
+        self.told(id, finish)?;
         *self.tally.ends.entry(name(&finish)).or_default() += 1;
-        self.calls.remove(&id);
+        self.over(id);
         Ok(())
     }
 
@@ -556,34 +582,17 @@ impl Run {
             return Err(format!("Call {id} has not ended"));
         }
         let ended: u64 = self.tally.ends.values().sum();
-        if ended + self.tally.lost + self.calls.len() as u64 != self.tally.calls {
-            return Err(format!("{ended} ends of {} Calls", self.tally.calls));
+        if ended + self.tally.counted.lost + self.calls.len() as u64 != self.tally.counted.calls {
+            return Err(format!("{ended} ends of {} Calls", self.tally.counted.calls));
         }
         if let Some(endpoint) = (0..self.board.endpoints()).find(|at| !self.board.is_closed(*at)) {
             return Err(format!("Endpoint {endpoint} works again, and its Circuit has not closed"));
         }
         let received: u64 = self.nodes.iter().map(|node| node.received).sum();
         let executed: u64 = self.nodes.iter().map(|node| node.executed).sum();
-        if (received, executed) != (self.reached, self.tally.executed) {
+        if (received, executed) != (self.reached, self.tally.counted.executed) {
             return Err(format!("nodes received {received}, executed {executed}, and the Calls sum to others"));
         }
         Ok(())
-    }
-}
-
-fn name(finish: &Finish) -> &'static str {
-    match finish {
-        Finish::Reply => "reply",
-        Finish::Kept => "kept",
-        Finish::Taken => "taken",
-        Finish::Silent => "silent",
-        Finish::Abandoned => "abandoned",
-        Finish::Fault(Fault::NoTarget) => "-32050",
-        Finish::Fault(Fault::Unavailable { .. }) => "-32051",
-        Finish::Fault(Fault::Exhausted { .. }) => "-32052",
-        Finish::Fault(Fault::TimedOut) => "-32053",
-        Finish::Fault(Fault::OutcomeUnknown { .. }) => "-32054",
-        Finish::Fault(Fault::ResponseTooLarge) => "-32055",
-        Finish::Fault(_) => "another fault",
     }
 }
