@@ -318,4 +318,15 @@ mod tests {
             let _ = response_head(&bytes, scanned, &LIMITS);
         }
     }
+
+    #[test]
+    fn the_type_of_a_body_is_found_again() {
+        let of =
+            |fields: &str| content_type(format!("\0\0HTTP/1.1 405 No\r\n{fields}\r\n").as_bytes()).map(str::to_owned);
+        assert_eq!(of("A: b\r\ncontent-TYPE:  text/html; charset=x \r\n").as_deref(), Some("text/html; charset=x"));
+        assert_eq!(of("Content-Type: a/b\r\n\r\nHTTP/1.1 200\r\nContent-Type: c/d\r\n").as_deref(), Some("c/d"));
+        for none in ["", "Content-Type:\r\n", "Content-Type: \u{e9}\r\n", "Content-Typ: a/b\r\n", "Content-Type\r\n"] {
+            assert_eq!(of(none), None, "{none}");
+        }
+    }
 }
