@@ -126,6 +126,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::methods::Family;
     use super::*;
 
     #[test]
@@ -164,5 +165,46 @@ mod tests {
         assert_eq!(admit(&surface, "net_version", Class::Stateless), None);
         assert_eq!(admit(&surface, "eth_sign", Class::Effect), Some(Unavailable::Blocked));
         assert_eq!(admit(&surface, "net_versions", Class::Unrecognised), Some(Unavailable::NotAllowed));
+    }
+
+    fn gateway(path: &str, hosts: &[&str], protocol: Protocol) -> Gateway {
+        Gateway {
+            id: path.into(),
+            path: path.into(),
+            hosts: hosts.iter().map(|host| (*host).into()).collect(),
+            chain: "c".into(),
+            network: "n".into(),
+            family: Family::Tron,
+            protocol,
+            routes: Vec::new(),
+            default_route: RouteIx(0),
+            listed: Vec::new(),
+            unlisted_routes: HashMap::new(),
+            surface: Surface::default(),
+        }
+    }
+
+    #[test]
+    fn a_gateway_of_the_http_api_has_what_is_below_its_path() {
+        let http = Protocol::TronHttp;
+        let entrances = Entrances::new(&[
+            gateway("/tron", &[], http),
+            gateway("/tron/deep", &[], http),
+            gateway("/tron/deep", &["h"], http),
+            gateway("/tron/rpc", &[], Protocol::JsonRpc),
+            gateway("/", &["h"], http),
+            gateway("/here", &["h"], http),
+        ]);
+        let above = |path, host| entrances.find_above(path, Some(host)).map(|(gateway, own)| (gateway.0, own));
+        assert_eq!(above("/tron/wallet/x", "g"), Some((0, 5)));
+        assert_eq!((above("/tron", "g"), above("/tron/", "g")), (Some((0, 5)), Some((0, 5))));
+        assert_eq!(above("/tron/deep/wallet/x", "g"), Some((1, 10)), "the longest path wins");
+        assert_eq!(above("/tron/deep/wallet/x", "h:80"), Some((2, 10)), "and then the host");
+        assert_eq!(above("/tron/deeper/x", "g"), Some((0, 5)));
+        assert_eq!((above("/tronic/x", "g"), above("/tronic/x", "h")), (None, Some((4, 0))));
+        assert_eq!((above("/here/x", "g"), above("/here/x", "h")), (None, Some((5, 5))));
+        assert_eq!(entrances.find("/tron/rpc", None), Some(GatewayIx(3)));
+        assert_eq!((entrances.find("/tron", None), entrances.find("/", Some("h"))), (None, None));
+        assert_eq!(entrances.find_above("/x", None), None, "no host is none of those that are named");
     }
 }

@@ -6,13 +6,13 @@ use crate::simulation::draws::Draws;
 use crate::simulation::node::{Ending, Node};
 use crate::simulation::oracle::{Choice, Line, Oracle};
 use crate::simulation::random::Random;
-use crate::simulation::scene::{Scene, class};
+use crate::simulation::scene::Scene;
 use crate::simulation::table::{self, How, Meaning, Row};
 use ringway::logic::call::Class;
 use ringway::logic::circuit::Word;
 use ringway::logic::failover::{Action, CallMachine, Event, Finish};
 use ringway::logic::fault::{Fault, Reason};
-use ringway::logic::snapshot::{EndpointIx, Strategy};
+use ringway::logic::snapshot::{EndpointIx, Protocol, Strategy};
 use ringway::logic::units::{MS, Nanos};
 use ringway::logic::verdict::{self, Broke, CircuitNote, Verdict};
 use std::cmp::Reverse;
@@ -249,7 +249,7 @@ impl Run {
         let members = if self.random.once_in(6) { self.random.between(2, 8) } else { 1 };
         let shared = (members > 1).then(|| self.random.bits());
         for _ in 0..members.min(self.to_arrive) {
-            let kind = class(&mut self.random, &self.scene.roads[road]);
+            let kind = self.scene.kind(&mut self.random, road);
             let id = self.enter(road, kind, shared);
             self.to_arrive -= 1;
             if self.random.once_in(15) {
@@ -433,7 +433,8 @@ impl Run {
         let Some(live) = self.calls.get_mut(&id) else { return };
         let timeout_ns = live.until_ns.saturating_sub(self.now_ns).max(1);
         let node = &mut self.nodes[usize::from(live.endpoint.0)];
-        let (ending, executed) = node.take(&mut self.random, self.scene.family, live.oracle.notification, timeout_ns);
+        let (ending, executed) =
+            node.take(&mut self.random, (self.scene.protocol, self.scene.family), live.oracle.notification, timeout_ns);
         let reached = !matches!(ending.how, How::Broke(Broke::NotSent(_)));
         live.begins = false;
         live.began_ns = self.now_ns;
@@ -459,13 +460,14 @@ impl Run {
         self.current = Some(id);
         let Some(live) = self.calls.get_mut(&id).filter(|live| live.attempt == attempt) else { return Ok(()) };
         let Some(ending) = live.ending.take() else { return Ok(()) };
-        let (family, notification) = (self.scene.family, live.oracle.notification);
+        let (protocol, family, notification) = (self.scene.protocol, self.scene.family, live.oracle.notification);
         let (verdict, note) = match &ending.how {
             How::Broke(broke) => verdict::judge_broken(*broke),
             How::Answered(response) if notification => verdict::judge_notification(response),
+            How::Answered(response) if protocol == Protocol::TronHttp => verdict::judge_tron_http(response),
             How::Answered(response) => verdict::judge(family, response),
         };
-        let row = table::row(family, notification, &ending.how);
+        let row = table::row((protocol, family), notification, &ending.how);
         if let Some(why) = table::objection(&row, &verdict, note) {
             return Err(format!("{:?}: {why}", ending.how));
         }
@@ -519,7 +521,7 @@ impl Run {
         if cancels && live.ending.take().is_some() {
             let how = How::Broke(Broke::Sent(Reason::ConnectionLost));
             let (verdict, _) = verdict::judge_broken(Broke::Sent(Reason::ConnectionLost));
-            let row = table::row(self.scene.family, live.oracle.notification, &how);
+            let row = table::row((self.scene.protocol, self.scene.family), live.oracle.notification, &how);
             let waited_ns = self.now_ns - live.began_ns;
             let note = verdict::judge_abandoned(waited_ns);
             if (note == CircuitNote::AbandonedAfterWait) != (waited_ns >= 1_000 * MS) {
