@@ -466,7 +466,7 @@ mod tests {
     #[test]
     fn callers_see_the_codes_and_statuses_of_the_contract() {
         for (fault, code, status, retry_after_s, reason, outcome) in TABLE {
-            let said = (fault.code(), fault.http_status(), fault.retry_after_s(), fault.reason());
+            let said = (fault.code(), fault.http_status(Protocol::JsonRpc), fault.retry_after_s(), fault.reason());
             assert_eq!(said, (code, status, retry_after_s, reason), "{fault:?}");
             assert_eq!(fault.outcome().word(), outcome, "{fault:?}");
         }

@@ -249,12 +249,13 @@ mod tests {
         for (family, own) in
             [(Family::Evm, "eth_feeHistory"), (Family::Solana, "getSlot"), (Family::Tron, "net_listening")]
         {
-            let table = methods.table(family);
+            let table = methods.table(Protocol::JsonRpc, family);
             let row = table.get(table.find(own)).unwrap();
             assert_eq!((&*row.name, table.label(table.find(own))), (own, own));
             assert_eq!(table.get(table.other()), None);
         }
-        assert_eq!(methods.table(Family::Evm).label(methods.table(Family::Evm).find("getSlot")), "other");
+        let evm = methods.table(Protocol::JsonRpc, Family::Evm);
+        assert_eq!(evm.label(evm.find("getSlot")), "other");
     }
 
     #[test]
@@ -282,7 +283,7 @@ mod tests {
             table.rows().iter().map(|row| hasher.hash_one(&row.name)).collect()
         };
         let methods = Methods::embedded();
-        let all = hashes(methods.table(Family::Evm));
+        let all = hashes(methods.table(Protocol::JsonRpc, Family::Evm));
         // A map takes a bucket from the low bits and a tag from the seven highest.
         let distinct = |of: &dyn Fn(u64) -> u64| all.iter().map(|hash| of(*hash)).collect::<HashSet<_>>().len();
         assert_eq!(distinct(&|hash| hash), all.len());

@@ -126,8 +126,8 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::methods::Family;
     use super::*;
-    use crate::logic::methods::Family;
     use crate::logic::snapshot::Snapshot;
     use crate::logic::snapshot::tests::{gateway, snapshot};
 
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_call_takes_the_route_of_its_method_or_the_default_one() {
         let Snapshot { methods, mut gateways, .. } = snapshot();
-        let (table, mut gateway) = (methods.table(Family::Evm), gateways.remove(0));
+        let (table, mut gateway) = (methods.table(Protocol::JsonRpc, Family::Evm), gateways.remove(0));
         let taken = |gateway: &Gateway, name: &str| plan(gateway, table, name).1;
         let listed = table.find("eth_call");
         gateway.listed[usize::from(listed.0)] = Admittance::Route(RouteIx(2));
@@ -212,5 +212,34 @@ mod tests {
         assert_eq!(admit(&surface, "net_version", Class::Stateless), None);
         assert_eq!(admit(&surface, "eth_sign", Class::Effect), Some(Unavailable::Blocked));
         assert_eq!(admit(&surface, "net_versions", Class::Unrecognised), Some(Unavailable::NotAllowed));
+    }
+
+    fn speaking(path: &str, hosts: &[&str], protocol: Protocol) -> Gateway {
+        let route = snapshot().gateways.remove(0).routes.remove(0);
+        Gateway { protocol, ..gateway(path, path, hosts, route) }
+    }
+
+    #[test]
+    fn a_gateway_of_the_http_api_has_what_is_below_its_path() {
+        let http = Protocol::TronHttp;
+        let entrances = Entrances::new(&[
+            speaking("/tron", &[], http),
+            speaking("/tron/deep", &[], http),
+            speaking("/tron/deep", &["h"], http),
+            speaking("/tron/rpc", &[], Protocol::JsonRpc),
+            speaking("/", &["h"], http),
+            speaking("/here", &["h"], http),
+        ]);
+        let above = |path, host| entrances.find_above(path, Some(host)).map(|(gateway, own)| (gateway.0, own));
+        assert_eq!(above("/tron/wallet/x", "g"), Some((0, 5)));
+        assert_eq!((above("/tron", "g"), above("/tron/", "g")), (Some((0, 5)), Some((0, 5))));
+        assert_eq!(above("/tron/deep/wallet/x", "g"), Some((1, 10)), "the longest path wins");
+        assert_eq!(above("/tron/deep/wallet/x", "h:80"), Some((2, 10)), "and then the host");
+        assert_eq!(above("/tron/deeper/x", "g"), Some((0, 5)));
+        assert_eq!((above("/tronic/x", "g"), above("/tronic/x", "h")), (None, Some((4, 0))));
+        assert_eq!((above("/here/x", "g"), above("/here/x", "h")), (None, Some((5, 5))));
+        assert_eq!(entrances.find("/tron/rpc", None), Some(GatewayIx(3)));
+        assert_eq!((entrances.find("/tron", None), entrances.find("/", Some("h"))), (None, None));
+        assert_eq!(entrances.find_above("/x", None), None, "no host is none of those that are named");
     }
 }

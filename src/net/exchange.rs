@@ -159,8 +159,7 @@ fn refuse(context: Context<'_>, gateway: &Gateway, method: MethodId, notificatio
 
 /// The loop of attempts.
 async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>) -> (Answer, Nanos) {
-    let Context { shard, current, .. } = context;
-    let board = &current.live.board;
+    let (shard, board) = (context.shard, &context.current.live.board);
     let route: &Route = &gateway.routes[usize::from(plan.route.0)];
     let mut machine = CallMachine::new(route, plan.class, ask.is_notification(), context.first_draw);
     let mut now_ns = context.started_ns;
@@ -203,8 +202,8 @@ async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>) 
                 }
                 board.note(endpoint, shard.index, note, permit, now_ns, shard.random());
                 count(context, endpoint, verdict, now_ns.saturating_sub(begun_ns));
-                let doubted = name.as_ref().filter(|_| machine.in_doubt());
-                machine.feed(event(gateway.family, doubted, verdict, received.as_ref()));
+                let name_in_doubt = name.as_ref().filter(|_| machine.in_doubt());
+                machine.feed(event(gateway.family, name_in_doubt, verdict, &received));
                 christen(&mut machine, &mut name, gateway.family, ask);
                 match verdict {
                     Verdict::Final => reply = received,
@@ -245,7 +244,7 @@ fn christen(machine: &mut CallMachine, name: &mut Option<Name>, family: Family, 
 
 /// What the machine is told about an attempt: its verdict, or what a node's error says about a transaction
 /// that may have been taken before.
-fn event(family: Family, doubted: Option<&Name>, verdict: Verdict, received: Option<&Received>) -> Event {
+fn event(family: Family, doubted: Option<&Name>, verdict: Verdict, received: &Option<Received>) -> Event {
     let (Verdict::Final, Some(name), Some(Received { incoming, finding })) = (verdict, doubted, received) else {
         return Event::Judged(verdict);
     };

@@ -189,4 +189,27 @@ mod tests {
         assert_eq!(said(Family::Evm, b"{\"code\":-32000}"), Said::Other);
         assert_eq!(said(Family::Evm, b"{\"code\":-32000,\"message\":\"nonce too low\"}"), Said::Other);
     }
+
+    #[test]
+    fn tron_shows_a_transaction_by_its_id() {
+        let name = Name("ab".into());
+        let tron = |answer: &[u8]| knows_tron(answer, &name);
+        assert_eq!(tron(b"{\"txID\":\"AB\",\"ret\":[]}"), Known::Yes);
+        assert_eq!((tron(b"{}"), tron(b" { } ")), (Known::No, Known::No));
+        for other in [&b""[..], b"[]", b"null", b"{\"txID\":\"ac\"}", b"{\"Error\":\"x\"}", b"this API is closed"] {
+            assert_eq!(tron(other), Known::Unclear, "{}", String::from_utf8_lossy(other));
+        }
+    }
+
+    #[test]
+    fn only_broadcasts_have_a_name() {
+        let of = |path, body: &'static [u8]| {
+            let call = ApiCall { verb: Verb::Post, path, query: None, content_type: None, body };
+            Name::of_broadcast(&call).map(|name| name.text().len())
+        };
+        let (json, hex) = (b"{\"raw_data_hex\":\"0a0101\"}", b"{\"transaction\":\"0a030a0101\"}");
+        assert_eq!((of(tron_http::BROADCAST, json), of(tron_http::BROADCAST_HEX, hex)), (Some(64), Some(64)));
+        assert_eq!((of(tron_http::BROADCAST, hex), of(tron_http::BROADCAST_HEX, json)), (None, None));
+        assert_eq!(of("/wallet/getaccount", json), None);
+    }
 }

@@ -532,4 +532,45 @@ mod tests {
         assert_eq!(line("?key=1"), "POST /?key=1 HTTP/1.1");
         assert_eq!(line("/a b\r\nX: y"), "POST /abX:y HTTP/1.1");
     }
+
+    fn api(base: &str, call: &ApiCall<'_>) -> String {
+        let fields = RequestTemplate { headers: &[("X-Key", "k"), ("Content-Type", "a/b")], ..TEMPLATE }.build_fields();
+        text(&ApiRequestWriter { fields: &fields, base, call, traceparent: Some(TRACE) })
+    }
+
+    #[test]
+    fn a_request_of_an_api_goes_behind_the_endpoints_own_path_and_query() {
+        let call = ApiCall {
+            verb: Verb::Post,
+            path: "/wallet/getaccount",
+            query: Some("a=1&&b"),
+            content_type: Some("application/json; charset=utf-8"),
+            body: b"{}",
+        };
+        let written = api("/key/?own=1", &call);
+        assert_eq!(
+            written,
+            format!(
+                "POST /key/wallet/getaccount?own=1&a=1&&b HTTP/1.1\r\nHost: node:8545\r\nUser-Agent: ringway/1\r\n\
+                 Accept: application/json\r\nAccept-Encoding: identity\r\nX-Key: k\r\n\
+                 Content-Type: application/json; charset=utf-8\r\nContent-Length: 2\r\ntraceparent: {TRACE}\r\n\r\n"
+            )
+        );
+        let read = request_head(written.as_bytes(), 0, &LIMITS).unwrap().unwrap();
+        assert_eq!((read.verb, read.path, read.framing), (Method::Post, "/key/wallet/getaccount", Framing::Length(2)));
+    }
+
+    #[test]
+    fn a_request_of_an_api_says_nothing_that_its_caller_did_not() {
+        let call = ApiCall { verb: Verb::Get, path: "/wallet/getnowblock", query: None, content_type: None, body: b"" };
+        let written = api("/", &call);
+        assert!(written.starts_with("GET /wallet/getnowblock HTTP/1.1\r\n"), "{written}");
+        assert!(!written.contains("Content-"), "{written}");
+        let line = |base, query| api(base, &ApiCall { query, ..call }).lines().next().unwrap_or_default().to_owned();
+        assert_eq!(line("/?", Some("")), "GET /wallet/getnowblock? HTTP/1.1");
+        assert_eq!(line("/a/b", None), "GET /a/b/wallet/getnowblock HTTP/1.1");
+        assert_eq!(line("/?k", None), "GET /wallet/getnowblock?k HTTP/1.1");
+        assert!(api("/", &ApiCall { verb: Verb::Post, ..call }).contains("\r\nContent-Length: 0\r\n"));
+        assert!(api("/", &ApiCall { body: b"{}", ..call }).contains("\r\nContent-Length: 2\r\n"));
+    }
 }

@@ -121,3 +121,128 @@ pub fn write_fault(out: &mut Vec<u8>, fault: &Fault, attempts: u32, transaction:
     write_fault_data(out, fault, attempts, transaction);
     out.push(b'}');
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logic::fault::{HttpFault, Invalid, Reason, Unavailable};
+
+    #[test]
+    fn every_json_is_an_answer() {
+        for body in ["{}", " [] ", "1e999", "null", "\"x\"", "{\"a\":{\"Error\":1}}", "{\"result\":true}", "\u{feff}{}"]
+        {
+            assert_eq!(check(body.as_bytes()), Checked::Answer, "{body}");
+        }
+        for body in [" ", "{", "{}x", "{\"a\":01}", "<html>", "this API is closed", "{\"a\":1,}", "\u{feff}", "{'a':1}"]
+        {
+            assert_eq!(check(body.as_bytes()), Checked::Bad, "{body}");
+        }
+        assert_eq!(check(b""), Checked::Empty);
+        assert_eq!(check(&[b"[".repeat(10_000), b"]".repeat(10_000)].concat()), Checked::Answer);
+        assert_eq!(check(&[b"[".repeat(10_001), b"]".repeat(10_001)].concat()), Checked::Bad);
+        assert_eq!(check(&b"[".repeat(1_000_000)), Checked::Bad);
+    }
+
+    #[test]
+    fn a_node_says_no_in_three_ways() {
+        for body in [
+            "{\"Error\":\"class x : y\"}",
+            "{\"Error\":null}",
+            "{\"result\":false}",
+            "{\"code\":\"SIGERROR\"}",
+            "{\"result\":false,\"code\":\"SIGERROR\"}",
+        ] {
+            assert_eq!(check(body.as_bytes()), Checked::Refusal, "{body}");
+        }
+        for body in [
+            "{\"error\":\"x\"}",
+            "{\"result\":\"false\"}",
+            "{\"result\":{\"result\":false,\"code\":\"SIGERROR\"}}",
+            "{\"code\":7}",
+            "{\"code\":\"SUCCESS\"}",
+            "{\"result\":true,\"code\":\"SIGERROR\"}",
+        ] {
+            assert_eq!(check(body.as_bytes()), Checked::Answer, "{body}");
+        }
+    }
+
+    #[test]
+    fn busy_is_known_by_its_code_or_its_words() {
+        for body in [
+            "{\"Error\":\"class java.lang.IllegalAccessException : lack of computing resources\"}",
+            "{\"Err\\u006fr\":\"lack\\u0020of computing resources\"}",
+            "{\"code\":\"SERVER_BUSY\",\"txid\":\"00\"}",
+            "{\"result\":false,\"code\":\"NO_CONNECTION\"}",
+            "{\"code\":\"BLOCK\\u005fUNSOLIDIFIED\"}",
+        ] {
+            assert_eq!(check(body.as_bytes()), Checked::NodeBusy, "{body}");
+        }
+        for body in [
+            "{\"message\":\"lack of computing resources\"}",
+            "{\"Error\":{\"x\":\"lack of computing resources\"}}",
+            "{\"a\":{\"code\":\"SERVER_BUSY\"}}",
+            "{\"result\":true,\"code\":\"SERVER_BUSY\"}",
+            "{\"code\":\"SERVER_BUSY\",\"result\":true}",
+        ] {
+            assert_ne!(check(body.as_bytes()), Checked::NodeBusy, "{body}");
+        }
+        assert_eq!(check(b"{\"code\":\"SERVER_BUSY\""), Checked::Bad, "half an answer says nothing");
+    }
+
+    #[test]
+    fn a_broadcast_in_doubt_is_judged_by_what_its_node_says() {
+        let says = |answer: &str| said(answer.as_bytes(), "ab");
+        let dup = |rest: &str| format!("{{\"code\":\"DUP_TRANSACTION_ERROR\"{rest}}}");
+        assert_eq!(says("{\"result\":true}"), None);
+        assert_eq!(says("{\"result\":true,\"code\":\"DUP_TRANSACTION_ERROR\"}"), None);
+        assert_eq!(says(&dup(",\"message\":\"Dup transaction.\",\"txid\":\"AB\"")), Some(Said::AlreadyKnown));
+        assert_eq!(says(&dup(",\"message\":\"Dup\\u0020transaction.\"")), Some(Said::AlreadyKnown));
+        assert_eq!(says(&dup(",\"message\":\"Transaction already exists.\"")), Some(Said::Seen));
+        assert_eq!(says(&dup("")), Some(Said::Seen));
+        assert_eq!(says(&dup(",\"txid\":\"\"")), Some(Said::Seen));
+        assert_eq!(says(&dup(",\"message\":\"Dup transaction.\",\"txid\":\"ac\"")), Some(Said::Other));
+        for other in ["{}", "[]", "true", "{\"result\":false}", "{\"code\":\"SIGERROR\"}", "{\"result\":\"true\"}", "{"]
+        {
+            assert_eq!(says(other), Some(Said::Other), "{other}");
+        }
+        assert_eq!(says("{\"result\":true,\"result\":false}"), Some(Said::Other), "readers differ on which counts");
+    }
+
+    #[test]
+    fn what_ringway_says_is_valid_json_in_the_form_of_the_api() {
+        let mut taken = Vec::new();
+        write_taken(&mut taken, "ab");
+        assert_eq!(taken, b"{\"result\":true,\"txid\":\"ab\"}");
+        for fault in [
+            Fault::NotJson,
+            Fault::InvalidRequest(Invalid::TooDeep),
+            Fault::Http(HttpFault::BadRequest("no \"Host\"")),
+            Fault::Http(HttpFault::NotFound),
+            Fault::Http(HttpFault::MethodNotAllowed("GET")),
+            Fault::Http(HttpFault::Timeout),
+            Fault::Http(HttpFault::BodyTooLarge),
+            Fault::Http(HttpFault::Unsupported("x")),
+            Fault::Http(HttpFault::ExpectationFailed),
+            Fault::Http(HttpFault::HeadTooLarge),
+            Fault::Http(HttpFault::VersionNotSupported),
+            Fault::Method(Unavailable::Blocked),
+            Fault::NoTarget,
+            Fault::Unavailable { retry_after_ns: 1 },
+            Fault::Exhausted { reason: Reason::RateLimited, retry_after_ns: 2_000_000 },
+            Fault::TimedOut,
+            Fault::OutcomeUnknown { reason: Reason::Timeout },
+            Fault::ResponseTooLarge,
+            Fault::ShuttingDown,
+            Fault::Overloaded,
+        ] {
+            let mut out = Vec::new();
+            write_fault(&mut out, &fault, 3, Some("ab"));
+            let told: serde_json::Value = serde_json::from_slice(&out).unwrap();
+            assert_eq!(told["Error"], format!("ringway: {}", fault.message()));
+            assert_eq!(told["code"], fault.code());
+            let data = &told["data"];
+            assert_eq!((&data["source"], &data["attempts"]), (&"ringway".into(), &3.into()));
+            assert_eq!((&data["transaction_hash"], data["reason"].as_str()), (&"ab".into(), fault.reason()));
+        }
+    }
+}
