@@ -4,6 +4,7 @@ use crate::logic::methods::MethodId;
 use crate::logic::snapshot::{Endpoint, EndpointIx, Gateway, Snapshot};
 use crate::shared::circuit_board::{Circuit, CircuitBoard, Entry};
 use crate::shared::counters::{self, Counters, PerShard, RouteCells};
+use crate::shared::memory::Memory;
 use arc_swap::ArcSwap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -121,11 +122,18 @@ pub struct World {
     pub lifecycle: Lifecycle,
     /// How many shards there are.
     pub shards: usize,
+    /// What large bodies take.
+    pub memory: Memory,
 }
 
 impl World {
     /// A world that serves `live`.
     pub fn new(live: Live, shards: usize) -> Arc<World> {
-        Arc::new(World { live: ArcSwap::from_pointee(live), lifecycle: Lifecycle::default(), shards })
+        Arc::new(World {
+            live: ArcSwap::from_pointee(live),
+            lifecycle: Lifecycle::default(),
+            shards,
+            memory: Memory::new(shards),
+        })
     }
 }
