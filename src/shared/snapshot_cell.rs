@@ -2,13 +2,13 @@
 
 use crate::logic::methods::MethodId;
 use crate::logic::snapshot::{Endpoint, EndpointIx, Gateway, Snapshot};
+use crate::shared::atomics::{AtomicU64, Relaxed};
 use crate::shared::circuit_board::{Circuit, CircuitBoard, Entry};
 use crate::shared::counters::{self, Counters, PerShard, RouteCells};
 use crate::shared::memory::Memory;
 use arc_swap::ArcSwap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// A Snapshot and everything that is indexed by it.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub enum Phase {
 
 /// What the signal thread tells the shards. They look at it once a tick.
 #[derive(Debug, Default)]
-pub struct Lifecycle(AtomicU8);
+pub struct Lifecycle(AtomicU64);
 
 impl Lifecycle {
     /// The phase as of now.
@@ -109,7 +109,7 @@ impl Lifecycle {
     }
     /// Goes on to a later phase.
     pub fn advance(&self, phase: Phase) {
-        self.0.fetch_max(phase as u8, Relaxed);
+        self.0.fetch_max(phase as u64, Relaxed);
     }
 }
 
