@@ -27,21 +27,24 @@ pub fn bind_all(addresses: &[SocketAddr], shards: usize) -> Result<Vec<Bound>, S
 fn bind(address: SocketAddr, shards: usize) -> io::Result<Bound> {
     let patience = Instant::now() + BIND_PATIENCE;
     // Without SO_REUSEPORT first: two gateways that share a port by accident would each get half of the traffic.
+    // It never listens: whoever connected to it would be reset a moment later.
     let alone = loop {
-        match listener(address, false) {
+        match bound(address, false) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < patience => {
                 std::thread::sleep(Duration::from_millis(10));
             }
             other => break other?,
         }
     };
-    let address = alone.local_addr()?;
+    let address = alone.local_addr()?.as_socket().unwrap_or(address);
     drop(alone);
-    let sockets = (0..shards).map(|_| listener(address, true)).collect::<io::Result<Vec<_>>>()?;
-    Ok((Some(address), sockets))
+    let sockets = (0..shards).map(|_| bound(address, true)).collect::<io::Result<Vec<_>>>()?;
+    // All are bound before the first listens: connections that one gets must not be reset by another's failure.
+    sockets.iter().try_for_each(|socket| socket.listen(BACKLOG))?;
+    Ok((Some(address), sockets.into_iter().map(TcpListener::from).collect()))
 }
 
-fn listener(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+fn bound(address: SocketAddr, shared: bool) -> io::Result<socket2::Socket> {
     let socket = socket2::Socket::new(
         socket2::Domain::for_address(address),
         socket2::Type::STREAM.nonblocking(),
@@ -53,8 +56,7 @@ fn listener(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
         socket.set_only_v6(true)?;
     }
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 /// The CPUs that this process may run on.

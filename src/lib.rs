@@ -32,15 +32,18 @@ pub mod logic {
     pub mod call;
     pub mod cidr;
     pub mod circuit;
+    pub mod cors;
     pub mod doubt;
     pub mod explain;
     pub mod failover;
     pub mod fault;
+    pub mod forwarded;
     pub mod limiter;
     pub mod methods;
     pub mod rest;
     pub mod routing;
     pub mod snapshot;
+    pub mod tron_http;
     pub mod units;
     pub mod verdict;
     pub mod versions;
@@ -49,6 +52,7 @@ pub mod logic {
 
 /// Rank 1. Bytes to values and back; no sockets.
 pub mod wire {
+    pub mod coding;
     pub mod evm_tx;
     pub mod hex;
     pub mod http1;
@@ -66,6 +70,7 @@ pub mod wire {
     pub mod jsonrpc_write;
     pub mod params;
     pub mod solana_tx;
+    pub mod tron_http;
     pub mod tron_tx;
 }
 
@@ -101,6 +106,8 @@ pub mod config {
 pub mod net {
     pub mod buffers;
     pub mod client_http;
+    pub mod client_tron;
+    pub mod coded;
     pub mod exchange;
     pub mod inbox;
     pub mod look_up;

@@ -77,6 +77,7 @@ fn plant(scratch: &Scratch, bug: &Bug) -> Result<String, String> {
     let (simulation, unit_tests) = (built.simulate(), built.unit_tests());
     let (by_simulation, by_unit_tests) = match bug.must {
         Catches::Simulation => (true, false),
+        Catches::UnitTests => (false, true),
         Catches::Both => (true, true),
     };
     match (&simulation, &unit_tests) {

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Callers' Calls of one seed, always: else a seed alone would not replay a run.
 const CALLS_OF_A_SEED: u64 = 2_500;
-const CALLS: u64 = 1_000_000;
+const CALLS: u64 = 3_000_000;
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is not a number")))

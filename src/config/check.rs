@@ -211,8 +211,6 @@ mod tests {
         for (line, path) in [
             ("«tls = { cert = \"c\", key = \"k\" }", "server.tls"),
             ("«proxy_protocol = true", "server.proxy_protocol"),
-            ("«trusted_proxies = [\"10.0.0.0/8\"]", "server.trusted_proxies"),
-            ("«compression = true", "server.compression"),
             ("«max_buffered_bytes = \"1GiB\"", "server.max_buffered_bytes"),
             ("[log]\n«sample = 10", "log.sample"),
             ("[«websocket]\nmax_inflight = 1", "websocket"),
@@ -243,14 +241,12 @@ mod tests {
             ("«endpoint_free = [\"static\"]", "endpoint_free"),
             ("«cache = \"64MiB\"", "cache"),
             ("«share_inflight = [\"eth_call\"]", "share_inflight"),
-            ("«cors = { origins = [\"*\"] }", "cors"),
         ] {
             let text = with("path = \"/eth\"", &format!("path = \"/eth\"\n{line}"));
             faulty(&text, &format!("gateway[eth].{key}"), &["not built yet; remove it"]);
         }
-        faulty(&with("shards = 2", "«compression = true"), "server.compression", &["or write compression = false"]);
-        let words = ["`tron-http` is not built yet", "must be \"json-rpc\""];
-        faulty(&with("enabled = true", "protocol = «\"tron-http\""), "endpoint[geth-1].protocol", &words);
+        let proxied = with("shards = 2", "«proxy_protocol = true");
+        faulty(&proxied, "server.proxy_protocol", &["or write proxy_protocol = false"]);
         let tiered = with("\"weighted\"", "«\"tiered\"").replace(", weight = 3", "").replace(", weight = 1", "");
         faulty(
             &tiered,
@@ -261,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_not_built_yet_may_ask_for_nothing() {
-        let server = "proxy_protocol = false\ntrusted_proxies = []\ncompression = false";
+        let server = "proxy_protocol = false";
         let gateway = "auth = \"none\"\nendpoint_free = []\ncache = \"0\"\nshare_inflight = []\npath = \"/eth\"";
         let text = with("shards = 2", &format!("{server}\n[log]\nsample = 0\n[websocket]\n[limits]"))
             .replace("enabled = true", "warm = 0\ngzip = false\ncapabilities = []\nwithout = []")

@@ -117,7 +117,8 @@ pub(super) fn unique(
 
 /// `protocol` of an Endpoint or a Gateway; `None` where it is wrong.
 pub(super) fn protocol(view: &View<'_>) -> Option<Protocol> {
-    (!view.wrong("protocol")).then_some(Protocol::JsonRpc)
+    let tron_http = view.text("protocol").as_deref() == Some("tron-http");
+    (!view.wrong("protocol")).then_some(if tron_http { Protocol::TronHttp } else { Protocol::JsonRpc })
 }
 
 fn endpoint(view: &View<'_>, base: CircuitRule, valid: &mut Vec<Endpoint>, faults: &mut Faults<'_>) -> Typed {

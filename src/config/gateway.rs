@@ -6,6 +6,7 @@ use super::file::View;
 use super::gateway_methods::{MethodRoutes, listed, surface};
 use super::route::{Owner, route};
 use super::url::bare_host;
+use crate::logic::cors::{Cors, is_origin};
 use crate::logic::methods::{Family, Methods};
 use crate::logic::snapshot::{Gateway, Protocol, Route, RouteIx};
 use std::collections::HashMap;
@@ -64,8 +65,13 @@ fn gateway(
     let key = (chain.clone().unwrap_or_default(), network.clone().unwrap_or_default());
     let family = families.get(&key).copied().unwrap_or_else(|| Family::of_chain(&key.0));
     let owner = Owner { chain, network, protocol: protocol(view) };
-    let surface = surface(view, faults);
-    let table = context.methods.table(family);
+    let protocol = owner.protocol.unwrap_or(Protocol::JsonRpc);
+    if protocol == Protocol::TronHttp && family != Family::Tron && owner.chain.is_some() {
+        let text = "is for chains of the family tron only; write \"json-rpc\", or a [[network]] with family = \"tron\"";
+        faults.fault(view.at_of("protocol"), view.path_of("protocol"), text);
+    }
+    let surface = surface(view, protocol, faults);
+    let table = context.methods.table(protocol, family);
     let mut named = MethodRoutes::default();
     let (routes, default_route) = routes(view, &owner, context, &mut named, faults);
     named.warn_unreachable(table, &surface, faults);
@@ -74,16 +80,49 @@ fn gateway(
         id: place.id.as_str().into(),
         path: place.path.as_str().into(),
         hosts: place.hosts.iter().map(|host| host.as_str().into()).collect(),
+        cors: cors(view, faults),
         chain: key.0.into(),
         network: key.1.into(),
         family,
-        protocol: owner.protocol.unwrap_or(Protocol::JsonRpc),
+        protocol,
         routes,
         default_route,
         listed,
         unlisted_routes,
         surface,
     }
+}
+
+/// `cors`: `"*"` alone, or origins as browsers send them.
+fn cors(view: &View<'_>, faults: &mut Faults<'_>) -> Option<Cors> {
+    if !view.typed("cors") {
+        return None;
+    }
+    let table = view.table("cors");
+    let (typed, path) = (table.texts("origins"), table.path_of("origins"));
+    if typed.iter().any(|origin| origin.text == "*") {
+        if typed.len() > 1 {
+            faults.fault(
+                table.at_of("origins"),
+                path,
+                "has \"*\", which is every origin, beside others; keep one of the two",
+            );
+        }
+        return Some(Cors::Any);
+    }
+    if typed.is_empty() && !table.wrong("origins") && table.typed("origins") {
+        faults.fault(
+            table.at_of("origins"),
+            path.clone(),
+            "is empty, so no page could call; name origins, or remove cors",
+        );
+    }
+    for (position, origin) in typed.iter().enumerate().filter(|(_, origin)| !is_origin(&origin.text)) {
+        let text =
+            "is no origin as browsers send it, like \"https://app.example\": lower case, no path, no slash at the end";
+        faults.fault(origin.at, format!("{path}[{position}]"), text);
+    }
+    Some(Cors::Listed(typed.iter().map(|origin| origin.text.as_str().into()).collect()))
 }
 
 fn routes(
@@ -111,7 +150,7 @@ fn routes(
                 faults.fault(of.at, of.path.clone(), text);
             }
             None if is_default => default = Some((ix, faults.line(of.at))),
-            _ => named.read(&of, ix, faults),
+            _ => named.read(&of, ix, owner.protocol.unwrap_or(Protocol::JsonRpc), faults),
         }
         routes.push(route(&of, is_default, owner, context, faults));
     }

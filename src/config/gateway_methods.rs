@@ -5,17 +5,17 @@ use super::file::View;
 use crate::logic::fault::Unavailable;
 use crate::logic::methods::{MethodId, Table};
 use crate::logic::routing::{CLOSED_NAMESPACES, admit};
-use crate::logic::snapshot::{Admittance, RouteIx, Surface};
+use crate::logic::snapshot::{Admittance, Protocol, RouteIx, Surface};
 use std::collections::HashMap;
 
 /// Longest method name.
 const METHOD_BYTES_MAX: usize = 128;
 
 /// Reads `allowed_methods`, `blocked_methods` and `expose`.
-pub(super) fn surface(view: &View<'_>, faults: &mut Faults<'_>) -> Surface {
+pub(super) fn surface(view: &View<'_>, protocol: Protocol, faults: &mut Faults<'_>) -> Surface {
     Surface {
-        allowed: patterns(view, "allowed_methods", faults),
-        blocked: patterns(view, "blocked_methods", faults),
+        allowed: patterns(view, protocol, "allowed_methods", faults),
+        blocked: patterns(view, protocol, "blocked_methods", faults),
         expose: namespaces(view, faults),
     }
 }
@@ -37,15 +37,17 @@ struct Named {
 
 impl MethodRoutes {
     /// Reads the `methods` of one Route.
-    pub(super) fn read(&mut self, route: &View<'_>, ix: RouteIx, faults: &mut Faults<'_>) {
+    pub(super) fn read(&mut self, route: &View<'_>, ix: RouteIx, protocol: Protocol, faults: &mut Faults<'_>) {
+        let example = example(protocol);
         for (position, typed) in route.texts("methods").into_iter().enumerate() {
             let entry = format!("{}[{position}]", route.path_of("methods"));
             if typed.text.contains('*') {
-                faults.fault(typed.at, entry, "must be an exact name, like \"eth_getLogs\"; a Route takes no patterns");
+                let text = format!("must be an exact name, like \"{example}\"; a Route takes no patterns");
+                faults.fault(typed.at, entry, text);
                 continue;
             }
-            if !is_method(&typed.text) {
-                faults.fault(typed.at, entry, "must be the exact name of a method, like \"eth_getLogs\"");
+            if !is_method(&typed.text, protocol) {
+                faults.fault(typed.at, entry, format!("must be the exact name of a method, like \"{example}\""));
                 continue;
             }
             let shown = quoted(&typed.text).unwrap_or_else(|| "this method".to_owned());
@@ -85,6 +87,13 @@ impl MethodRoutes {
                     }
                     continue;
                 }
+                None if table.label(id) != name => {
+                    let row = table.label(id);
+                    let text =
+                        format!("{shown} never comes here: it is one of `{row}`, which a Route takes as a whole");
+                    faults.warn(named.at, named.entry.clone(), text);
+                    continue;
+                }
                 None => continue,
             };
             faults.warn(named.at, named.entry.clone(), format!("{shown} never comes here: {why}"));
@@ -115,14 +124,27 @@ fn close<'t>(table: &'t Table, name: &str) -> Option<&'t str> {
     (strsim::damerau_levenshtein(near, name) <= 2).then_some(near)
 }
 
-fn patterns(view: &View<'_>, key: &str, faults: &mut Faults<'_>) -> Vec<Box<str>> {
+/// A method as a protocol writes it.
+fn example(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::JsonRpc => "eth_getLogs",
+        Protocol::TronHttp => "/wallet/getaccount",
+    }
+}
+
+fn patterns(view: &View<'_>, protocol: Protocol, key: &str, faults: &mut Faults<'_>) -> Vec<Box<str>> {
+    let (rest, text) = match protocol {
+        Protocol::JsonRpc => ("_*", "must be an exact name or a namespace, like \"eth_call\" or \"debug_*\""),
+        Protocol::TronHttp => {
+            ("/*", "must be an exact path or all below one, like \"/wallet/getaccount\" or \"/walletsolidity/*\"")
+        }
+    };
     let mut patterns = Vec::new();
     for (position, typed) in view.texts(key).into_iter().enumerate() {
-        let name = typed.text.strip_suffix("_*").unwrap_or(&typed.text);
-        if is_method(name) && !name.contains('*') {
+        let name = typed.text.strip_suffix(rest).unwrap_or(&typed.text);
+        if is_method(name, protocol) && !name.contains('*') {
             patterns.push(typed.text.into());
         } else {
-            let text = "must be an exact name or a namespace, like \"eth_call\" or \"debug_*\"";
             faults.fault(typed.at, format!("{}[{position}]", view.path_of(key)), text);
         }
     }
@@ -149,8 +171,11 @@ fn namespaces(view: &View<'_>, faults: &mut Faults<'_>) -> Vec<Box<str>> {
     open
 }
 
-fn is_method(name: &str) -> bool {
-    (1..=METHOD_BYTES_MAX).contains(&name.len()) && !name.chars().any(|c| c.is_control() || c.is_whitespace())
+fn is_method(name: &str, protocol: Protocol) -> bool {
+    let starts_right = protocol == Protocol::JsonRpc || name.starts_with('/');
+    starts_right
+        && (1..=METHOD_BYTES_MAX).contains(&name.len())
+        && !name.chars().any(|c| c.is_control() || c.is_whitespace())
 }
 
 #[cfg(test)]
@@ -168,7 +193,7 @@ mod tests {
     fn taken(text: &str, method: &str) -> Result<u16, Unavailable> {
         let snapshot = sound(text);
         let gateway = &snapshot.gateways[0];
-        match plan(gateway, snapshot.methods.table(gateway.family), method).1 {
+        match plan(gateway, gateway.table(&snapshot.methods), method).1 {
             Ok(plan) => Ok(plan.route.0),
             Err(crate::logic::fault::Fault::Method(why)) => Err(why),
             Err(other) => panic!("{other:?}"),
@@ -178,7 +203,7 @@ mod tests {
     #[test]
     fn every_row_of_the_table_has_its_admittance_and_other_is_by_name() {
         let snapshot = sound(SOUND);
-        let (gateway, table) = (&snapshot.gateways[0], snapshot.methods.table(Family::Evm));
+        let (gateway, table) = (&snapshot.gateways[0], snapshot.methods.table(Protocol::JsonRpc, Family::Evm));
         assert_eq!(gateway.listed.len(), table.rows().len() + 1);
         assert_eq!(gateway.admittance(table.other()), Admittance::ByName);
         assert_eq!(gateway.unlisted_routes.len(), 1);

@@ -307,7 +307,7 @@ max_attempts = 11
             let defaults = gateway.routes.iter().filter(|route| route.methods.is_empty()).count();
             let default = &gateway.routes[usize::from(gateway.default_route.0)];
             assert!(defaults == 1 && default.methods.is_empty(), "{gateway:?}");
-            assert_eq!(gateway.listed.len(), snapshot.methods.table(gateway.family).rows().len() + 1);
+            assert_eq!(gateway.listed.len(), gateway.table(&snapshot.methods).rows().len() + 1);
             for route in &gateway.routes {
                 assert!(!route.targets.is_empty() && (1..=10).contains(&route.max_attempts) && route.version > 0);
                 assert!(route.eligible.checked_shr(route.targets.len() as u32).unwrap_or(0) == 0);

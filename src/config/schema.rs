@@ -112,10 +112,10 @@ const SERVER: &[Key] = &[
     key("driver", Choice(&["auto", "io_uring", "epoll"], &[]), Lit::Text("auto")),
     key("tls", Table(SERVER_TLS), Absent).later(Absent),
     key("proxy_protocol", Flag, Lit::Flag(false)).later(Lit::Flag(false)),
-    key("trusted_proxies", Texts, NONE).later(NONE),
+    key("trusted_proxies", Texts, NONE),
     key("explain", Choice(&["off", "trusted", "all"], &[]), Lit::Text("trusted")),
     key("explain_from", Texts, NONE),
-    key("compression", Flag, Lit::Flag(false)).later(Lit::Flag(false)),
+    key("compression", Flag, Lit::Flag(false)),
     key("max_connections", Count(1, MANY), Lit::Count(100_000)),
     key("max_header_bytes", Size(1), Lit::Text("16KiB")),
     key("max_headers", Count(1, 256), Lit::Count(100)),
@@ -221,7 +221,7 @@ const ENDPOINT: &[Key] = &[
     key("id", Name, Lit::Required("\"geth-1\"")),
     key("chain", Name, Lit::Required("\"ethereum\"")),
     key("network", Name, Lit::Required("\"mainnet\"")),
-    key("protocol", Choice(&["json-rpc"], &["tron-http"]), Lit::Text("json-rpc")),
+    key("protocol", Choice(&["json-rpc", "tron-http"], &[]), Lit::Text("json-rpc")),
     key("url", Text, Lit::Required("\"http://10.0.0.1:8545\"")),
     key("ws_url", Text, Absent).later(Absent),
     key("enabled", Flag, Lit::Flag(true)),
@@ -254,17 +254,19 @@ const GATEWAY: &[Key] = &[
     key("hosts", Texts, NONE),
     key("chain", Name, Lit::Required("\"ethereum\"")),
     key("network", Name, Lit::Required("\"mainnet\"")),
-    key("protocol", Choice(&["json-rpc"], &["tron-http"]), Lit::Text("json-rpc")),
+    key("protocol", Choice(&["json-rpc", "tron-http"], &[]), Lit::Text("json-rpc")),
     key("auth", Choice(&["none", "optional", "required"], &[]), Lit::Text("none")).later(Lit::Text("none")),
     key("endpoint_free", Texts, Lit::Texts(&["static"])).later(NONE),
     key("cache", Size(0), Lit::Text("0")).later(Lit::Text("0")),
     key("share_inflight", Texts, NONE).later(NONE),
-    key("cors", Table(&[key("origins", Texts, Absent)]), Absent).later(Absent),
+    key("cors", Table(CORS), Absent),
     key("allowed_methods", Texts, NONE),
     key("blocked_methods", Texts, NONE),
     key("expose", Texts, NONE),
     key("route", Tables(ROUTE), Absent),
 ];
+
+const CORS: &[Key] = &[key("origins", Texts, Lit::Required("[\"https://app.example\"]"))];
 
 const ROUTE: &[Key] = &[
     key("id", Name, Lit::Required("\"default\"")),

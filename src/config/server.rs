@@ -30,6 +30,8 @@ pub(super) fn server(top: &View<'_>, faults: &mut Faults<'_>) -> Server {
             _ => Explain::Trusted,
         },
         explain_from: ranges(&server, "explain_from", faults),
+        trusted_proxies: ranges(&server, "trusted_proxies", faults),
+        compression: server.flag("compression"),
         max_connections: server.count("max_connections"),
         max_header_bytes: server.count("max_header_bytes"),
         max_headers: server.count("max_headers"),

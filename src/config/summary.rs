@@ -1,7 +1,7 @@
 //! A readable table of a Snapshot: ids only, no URL, no host, no secret.
 
 use crate::logic::methods::Family;
-use crate::logic::snapshot::{Endpoint, Gateway, Route, Snapshot, Strategy, Target};
+use crate::logic::snapshot::{Endpoint, Gateway, Protocol, Route, Snapshot, Strategy, Target};
 use crate::logic::units::show_duration;
 use std::fmt::Write;
 
@@ -27,10 +27,11 @@ pub fn summary(snapshot: &Snapshot) -> String {
 }
 
 fn gateway_line(gateway: &Gateway) -> String {
-    let family = match gateway.family {
-        Family::Evm => "evm",
-        Family::Tron => "tron",
-        Family::Solana => "solana",
+    let family = match (gateway.protocol, gateway.family) {
+        (Protocol::TronHttp, _) => "tron-http",
+        (Protocol::JsonRpc, Family::Evm) => "evm",
+        (Protocol::JsonRpc, Family::Tron) => "tron",
+        (Protocol::JsonRpc, Family::Solana) => "solana",
     };
     let Gateway { id, path, chain, network, hosts, .. } = gateway;
     let hosts = if hosts.is_empty() { String::new() } else { format!(" for {}", hosts.join(", ")) };

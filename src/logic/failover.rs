@@ -286,11 +286,7 @@ impl CallMachine {
                 if failure.certainty == Certainty::Ambiguous {
                     self.doubted(endpoint);
                 }
-                if self.must_stop(failure.certainty) {
-                    Step::Done(self.stopped(failure.reason))
-                } else {
-                    Step::Choosing
-                }
+                if self.must_stop(failure.certainty) { Step::Done(self.stopped(failure)) } else { Step::Choosing }
             }
         };
     }
@@ -303,8 +299,10 @@ impl CallMachine {
         }
     }
 
-    fn stopped(&self, reason: Reason) -> Finish {
-        if self.kept { self.told_kept() } else { self.told(Fault::OutcomeUnknown { reason }) }
+    /// What an earlier Endpoint said when it refused would tell the caller that nothing has run.
+    fn stopped(&self, failure: Failure) -> Finish {
+        let Failure { keep, reason, .. } = failure;
+        if keep { self.told_kept() } else { self.told(Fault::OutcomeUnknown { reason }) }
     }
 
     fn give_up<W: World>(&mut self, route: &Route, world: &W, now_ns: Nanos) -> Action {
@@ -520,6 +518,24 @@ mod tests {
             run(&mut stops, &route, &all_closed(2), Event::Judged(Verdict::Failed(kept))),
             (vec![0], Finish::Kept)
         );
+    }
+
+    #[test]
+    fn a_refusal_that_was_kept_hides_no_unknown_outcome() {
+        let route = route(Strategy::Priority, &[1, 1]);
+        let busy =
+            Failure { certainty: Certainty::Refused, reason: Reason::NodeBusy, keep: true, retry_after_ns: None };
+        for (class, expected) in [
+            (Class::Effect, Finish::Fault(Fault::OutcomeUnknown { reason: Reason::ConnectionLost })),
+            (Class::Stateless, Finish::Kept),
+        ] {
+            let mut machine = CallMachine::new(&route, class, false, None);
+            machine.next(&route, &all_closed(2), 0, &mut || 0);
+            machine.feed(Event::Judged(Verdict::Failed(busy)));
+            machine.next(&route, &all_closed(2), 0, &mut || 0);
+            machine.feed(failed(Certainty::Ambiguous));
+            assert_eq!(machine.next(&route, &all_closed(2), 0, &mut || 0), Action::Finish(expected), "{class:?}");
+        }
     }
 
     #[test]

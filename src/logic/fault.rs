@@ -1,5 +1,6 @@
 //! What Ringway itself says to a caller: one closed list, with the codes and HTTP statuses of the contract.
 
+use super::snapshot::Protocol;
 use super::units::{Nanos, SECOND};
 
 /// The kind of the failure that ended an attempt, as callers read it in `data.reason`.
@@ -242,9 +243,18 @@ impl Fault {
         }
     }
 
-    /// The HTTP status of an answer that carries only this fault. Every status but 200 means: nothing
+    /// The HTTP status of an answer that carries only this fault. In JSON-RPC every status but 200 means: nothing
     /// was executed, or the Call was safe to replay, because client libraries re-send on 5xx by themselves.
-    pub const fn http_status(self) -> u16 {
+    /// The callers of TRON's HTTP API expect a 200 to be the node's.
+    pub const fn http_status(self, protocol: Protocol) -> u16 {
+        if let Protocol::TronHttp = protocol {
+            match self {
+                Fault::NotJson | Fault::InvalidRequest(_) => return 400,
+                Fault::Method(_) => return 403,
+                Fault::OutcomeUnknown { .. } | Fault::ResponseTooLarge => return 502,
+                _ => {}
+            }
+        }
         match self {
             Fault::NotJson
             | Fault::InvalidRequest(_)
@@ -456,7 +466,7 @@ mod tests {
     #[test]
     fn callers_see_the_codes_and_statuses_of_the_contract() {
         for (fault, code, status, retry_after_s, reason, outcome) in TABLE {
-            let said = (fault.code(), fault.http_status(), fault.retry_after_s(), fault.reason());
+            let said = (fault.code(), fault.http_status(Protocol::JsonRpc), fault.retry_after_s(), fault.reason());
             assert_eq!(said, (code, status, retry_after_s, reason), "{fault:?}");
             assert_eq!(fault.outcome().word(), outcome, "{fault:?}");
         }

@@ -4,6 +4,7 @@
 //! The tables are embedded from `src/logic/methods/*.csv`.
 
 use super::call::Class;
+use super::snapshot::Protocol;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -12,7 +13,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 pub enum Family {
     /// Ethereum and everything that speaks its JSON-RPC.
     Evm,
-    /// TRON (its JSON-RPC).
+    /// TRON.
     Tron,
     /// Solana.
     Solana,
@@ -29,7 +30,7 @@ impl Family {
     }
 }
 
-/// Index of a row in its family's table; [`Table::other`] stands for every unlisted name.
+/// Index of a row in its table; [`Table::other`] stands for every unlisted name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MethodId(pub u16);
 
@@ -42,54 +43,95 @@ pub struct Method {
     pub class: Class,
     /// The capability that serves it (`core`, `debug`, `trace`, ...).
     pub capability: Box<str>,
+    /// How it answers HTTP's own methods. JSON-RPC has only `POST`.
+    pub verbs: Verbs,
 }
 
-/// The rows of one family, found by name.
+/// What a node does with an HTTP method on a path of TRON's HTTP API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Served {
+    /// It answers 405.
+    No,
+    /// It answers with JSON.
+    Yes,
+    /// It answers 200 and nothing else.
+    Empty,
+}
+
+/// Which HTTP methods a row serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verbs {
+    /// `GET`.
+    pub get: Served,
+    /// `POST`.
+    pub post: Served,
+}
+
+/// The rows of one protocol and family, found by name.
 #[derive(Debug)]
 pub struct Table {
     rows: Vec<Method>,
     by_name: HashMap<Box<str>, u16, BuildHasherDefault<NameHasher>>,
+    /// Rows whose name holds a `{…}`, which stands for any one segment of a path.
+    templates: Vec<u16>,
 }
 
-/// The tables of all families.
+/// All tables.
 #[derive(Debug)]
 pub struct Methods {
     evm: Table,
     tron: Table,
     solana: Table,
+    tron_http: Table,
 }
 
 impl Methods {
     /// The embedded tables.
     pub fn embedded() -> Methods {
         Methods {
-            evm: Table::read(include_str!("methods/evm.csv"), "eth_sendRawTransaction"),
+            evm: Table::read(include_str!("methods/evm.csv"), &["eth_sendRawTransaction"]),
             // TRON's JSON-RPC declares eth_sendRawTransaction and never takes one, so it has no signed broadcast.
-            tron: Table::read(include_str!("methods/tron_jsonrpc.csv"), ""),
-            solana: Table::read(include_str!("methods/solana.csv"), "sendTransaction"),
+            tron: Table::read(include_str!("methods/tron_jsonrpc.csv"), &[]),
+            solana: Table::read(include_str!("methods/solana.csv"), &["sendTransaction"]),
+            tron_http: Table::read(
+                include_str!("methods/tron_http.csv"),
+                &["/wallet/broadcasttransaction", "/wallet/broadcasthex"],
+            ),
         }
     }
 
-    /// The table of a family.
-    pub fn table(&self, family: Family) -> &Table {
-        match family {
-            Family::Evm => &self.evm,
-            Family::Tron => &self.tron,
-            Family::Solana => &self.solana,
+    /// The table of a protocol and a family.
+    pub fn table(&self, protocol: Protocol, family: Family) -> &Table {
+        match (protocol, family) {
+            (Protocol::TronHttp, _) => &self.tron_http,
+            (Protocol::JsonRpc, Family::Evm) => &self.evm,
+            (Protocol::JsonRpc, Family::Tron) => &self.tron,
+            (Protocol::JsonRpc, Family::Solana) => &self.solana,
         }
     }
 }
 
 impl Table {
-    fn read(csv: &str, signed_broadcast: &str) -> Table {
-        let rows: Vec<Method> = csv.lines().skip(1).filter_map(|line| row(line, signed_broadcast)).collect();
+    fn read(csv: &str, signed_broadcasts: &[&str]) -> Table {
+        let rows: Vec<Method> = csv.lines().skip(1).filter_map(|line| row(line, signed_broadcasts)).collect();
         let by_name = rows.iter().zip(0u16..).map(|(row, at)| (row.name.clone(), at)).collect();
-        Table { rows, by_name }
+        let templates = rows.iter().zip(0u16..).filter(|(row, _)| row.name.contains('{')).map(|(_, at)| at).collect();
+        Table { rows, by_name, templates }
     }
 
     /// The row for an exact name, or [`Table::other`].
     pub fn find(&self, name: &str) -> MethodId {
-        self.by_name.get(name).map_or(self.other(), |at| MethodId(*at))
+        match self.by_name.get(name) {
+            Some(at) => MethodId(*at),
+            None => self.find_template(name),
+        }
+    }
+
+    /// Reached by unlisted names only.
+    #[cold]
+    fn find_template(&self, name: &str) -> MethodId {
+        let found = self.templates.iter().find(|at| fits(&self.rows[usize::from(**at)].name, name));
+        found.map_or(self.other(), |at| MethodId(*at))
     }
 
     /// The id under which all unlisted names are counted.
@@ -118,19 +160,41 @@ impl Table {
     }
 }
 
-fn row(line: &str, signed_broadcast: &str) -> Option<Method> {
+/// Whether a path is one of a template's: `{…}` stands for one segment, whatever is in it.
+fn fits(template: &str, path: &str) -> bool {
+    let (mut parts, mut segments) = (template.split('/'), path.split('/'));
+    loop {
+        match (parts.next(), segments.next()) {
+            (None, None) => return true,
+            (Some(part), Some(segment)) if part == segment || (part.starts_with('{') && !segment.is_empty()) => {}
+            _ => return false,
+        }
+    }
+}
+
+fn row(line: &str, signed_broadcasts: &[&str]) -> Option<Method> {
     let mut cells = line.split(',');
     let (name, class, capability) = (cells.next()?, cells.next()?, cells.next()?);
     let class = match class {
         "stateless" | "builder" => Class::Stateless,
         "local" => Class::Local,
-        "broadcast" if name == signed_broadcast => Class::SignedBroadcast,
+        "broadcast" if signed_broadcasts.contains(&name) => Class::SignedBroadcast,
         // Private transactions, bundles, `...Sync` and user operations are no plain broadcasts:
         // a second node would not take them as the same thing.
         "broadcast" | "effect" => Class::Effect,
         _ => return None,
     };
-    Some(Method { name: name.into(), class, capability: capability.into() })
+    let (_cost, get, post) = (cells.next(), served(cells.next()), served(cells.next()));
+    let verbs = Verbs { get: get.unwrap_or(Served::No), post: post.unwrap_or(Served::Yes) };
+    Some(Method { name: name.into(), class, capability: capability.into(), verbs })
+}
+
+fn served(cell: Option<&str>) -> Option<Served> {
+    match cell? {
+        "yes" => Some(Served::Yes),
+        "empty" => Some(Served::Empty),
+        _ => Some(Served::No),
+    }
 }
 
 /// FNV-1a: the keys are fixed at start, so callers can't choose collisions; short names hash in a few ns.
@@ -163,13 +227,15 @@ mod tests {
     #[test]
     fn exactly_the_named_methods_are_signed_broadcasts() {
         let methods = Methods::embedded();
-        let signed = |family| {
-            let rows = methods.table(family).rows().iter();
+        let signed = |protocol, family| {
+            let rows = methods.table(protocol, family).rows().iter();
             rows.filter(|row| row.class == Class::SignedBroadcast).map(|row| row.name.to_string()).collect::<Vec<_>>()
         };
-        assert_eq!(signed(Family::Evm), ["eth_sendRawTransaction"]);
-        assert_eq!(signed(Family::Solana), ["sendTransaction"]);
-        assert!(signed(Family::Tron).is_empty());
+        assert_eq!(signed(Protocol::JsonRpc, Family::Evm), ["eth_sendRawTransaction"]);
+        assert_eq!(signed(Protocol::JsonRpc, Family::Solana), ["sendTransaction"]);
+        assert!(signed(Protocol::JsonRpc, Family::Tron).is_empty());
+        let both = ["/wallet/broadcasthex", "/wallet/broadcasttransaction"];
+        assert_eq!(signed(Protocol::TronHttp, Family::Tron), both);
     }
 
     #[test]
@@ -183,23 +249,25 @@ mod tests {
         for (family, own) in
             [(Family::Evm, "eth_feeHistory"), (Family::Solana, "getSlot"), (Family::Tron, "net_listening")]
         {
-            let table = methods.table(family);
+            let table = methods.table(Protocol::JsonRpc, family);
             let row = table.get(table.find(own)).unwrap();
             assert_eq!((&*row.name, table.label(table.find(own))), (own, own));
             assert_eq!(table.get(table.other()), None);
         }
-        assert_eq!(methods.table(Family::Evm).label(methods.table(Family::Evm).find("getSlot")), "other");
+        let evm = methods.table(Protocol::JsonRpc, Family::Evm);
+        assert_eq!(evm.label(evm.find("getSlot")), "other");
     }
 
     #[test]
     fn every_row_of_the_embedded_tables_is_read() {
         let methods = Methods::embedded();
-        for (family, csv) in [
-            (Family::Evm, include_str!("methods/evm.csv")),
-            (Family::Tron, include_str!("methods/tron_jsonrpc.csv")),
-            (Family::Solana, include_str!("methods/solana.csv")),
+        for (protocol, family, csv) in [
+            (Protocol::JsonRpc, Family::Evm, include_str!("methods/evm.csv")),
+            (Protocol::JsonRpc, Family::Tron, include_str!("methods/tron_jsonrpc.csv")),
+            (Protocol::JsonRpc, Family::Solana, include_str!("methods/solana.csv")),
+            (Protocol::TronHttp, Family::Tron, include_str!("methods/tron_http.csv")),
         ] {
-            let table = methods.table(family);
+            let table = methods.table(protocol, family);
             assert_eq!(table.rows().len(), csv.lines().count() - 1);
             for (row, at) in table.rows().iter().zip(0..) {
                 assert_eq!(table.find(&row.name), MethodId(at));
@@ -215,7 +283,7 @@ mod tests {
             table.rows().iter().map(|row| hasher.hash_one(&row.name)).collect()
         };
         let methods = Methods::embedded();
-        let all = hashes(methods.table(Family::Evm));
+        let all = hashes(methods.table(Protocol::JsonRpc, Family::Evm));
         // A map takes a bucket from the low bits and a tag from the seven highest.
         let distinct = |of: &dyn Fn(u64) -> u64| all.iter().map(|hash| of(*hash)).collect::<HashSet<_>>().len();
         assert_eq!(distinct(&|hash| hash), all.len());
@@ -226,7 +294,7 @@ mod tests {
     #[test]
     fn names_match_exactly() {
         let methods = Methods::embedded();
-        let evm = methods.table(Family::Evm);
+        let evm = methods.table(Protocol::JsonRpc, Family::Evm);
         assert_eq!(evm.class(evm.find("eth_call")), Class::Stateless);
         assert_eq!(evm.class(evm.find("eth_newFilter")), Class::Local);
         assert_eq!(evm.class(evm.find("eth_sendTransaction")), Class::Effect);
@@ -235,5 +303,33 @@ mod tests {
             assert_eq!(evm.class(evm.find(other)), Class::Unrecognised, "{other:?}");
             assert_eq!(evm.label(evm.find(other)), "other");
         }
+    }
+
+    #[test]
+    fn a_template_stands_for_one_segment() {
+        let methods = Methods::embedded();
+        let table = methods.table(Protocol::TronHttp, Family::Tron);
+        let label = |path| table.label(table.find(path));
+        assert_eq!(label("/v1/accounts/TXYZ"), "/v1/accounts/{address}");
+        assert_eq!(label("/v1/accounts/TXYZ/transactions"), "/v1/accounts/{address}/transactions");
+        assert_eq!(label("/v1/blocks/latest/events"), "/v1/blocks/latest/events", "an exact name goes first");
+        assert_eq!(label("/v1/blocks/7/events"), "/v1/blocks/{number}/events");
+        for other in ["/v1/accounts/", "/v1/accounts", "/v1/accounts//transactions", "/v1/accounts/T/other", "/v1/x/T"]
+        {
+            assert_eq!(label(other), "other", "{other}");
+        }
+    }
+
+    #[test]
+    fn the_verbs_of_a_path_are_those_of_the_facts() {
+        let methods = Methods::embedded();
+        let table = methods.table(Protocol::TronHttp, Family::Tron);
+        let verbs = |path| table.get(table.find(path)).map(|row| (row.verbs.get, row.verbs.post));
+        assert_eq!(verbs("/wallet/getnowblock"), Some((Served::Yes, Served::Yes)));
+        assert_eq!(verbs("/wallet/broadcasttransaction"), Some((Served::No, Served::Yes)));
+        assert_eq!(verbs("/wallet/createtransaction"), Some((Served::Empty, Served::Yes)));
+        assert_eq!(verbs("/monitor/getstatsinfo"), Some((Served::Yes, Served::No)));
+        let evm = methods.table(Protocol::JsonRpc, Family::Evm);
+        assert!(evm.rows().iter().all(|row| (row.verbs.get, row.verbs.post) == (Served::No, Served::Yes)));
     }
 }

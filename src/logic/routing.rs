@@ -3,7 +3,7 @@
 use super::call::Class;
 use super::fault::{Fault, Unavailable};
 use super::methods::{MethodId, Table};
-use super::snapshot::{Admittance, Gateway, GatewayIx, RouteIx, Surface};
+use super::snapshot::{Admittance, Gateway, GatewayIx, Protocol, RouteIx, Surface};
 use std::collections::HashMap;
 
 /// Namespaces that are closed unless `expose` names them: they administrate a node, or rewrite a development chain.
@@ -38,7 +38,12 @@ pub fn plan(gateway: &Gateway, table: &Table, name: &str) -> (MethodId, Result<P
 
 /// Gateways by where they are reached.
 #[derive(Debug, Default)]
-pub struct Entrances(HashMap<Box<str>, Vec<Door>>);
+pub struct Entrances {
+    /// JSON-RPC: on one path each.
+    exact: HashMap<Box<str>, Vec<Door>>,
+    /// TRON's HTTP API: below a path, the longest first. `/` is the empty one.
+    below: Vec<(Box<str>, Vec<Door>)>,
+}
 
 /// The hosts that a Gateway answers for (none = all), and the Gateway.
 type Door = (Vec<Box<str>>, GatewayIx);
@@ -46,21 +51,40 @@ type Door = (Vec<Box<str>>, GatewayIx);
 impl Entrances {
     /// The entrances of all Gateways.
     pub fn new(gateways: &[Gateway]) -> Entrances {
-        let mut entrances: HashMap<Box<str>, Vec<Door>> = HashMap::new();
-        for (gateway, at) in gateways.iter().zip(0..) {
-            entrances.entry(gateway.path.clone()).or_default().push((gateway.hosts.clone(), GatewayIx(at)));
-        }
-        // A Gateway that names this host goes before one that takes every host.
-        entrances.values_mut().for_each(|doors| doors.sort_by_key(|(hosts, _)| hosts.is_empty()));
-        Entrances(entrances)
+        let doors = |protocol| {
+            let mut doors: HashMap<Box<str>, Vec<Door>> = HashMap::new();
+            for (gateway, at) in gateways.iter().zip(0..).filter(|(gateway, _)| gateway.protocol == protocol) {
+                doors.entry(gateway.path.clone()).or_default().push((gateway.hosts.clone(), GatewayIx(at)));
+            }
+            // A Gateway that names this host goes before one that takes every host.
+            doors.values_mut().for_each(|doors| doors.sort_by_key(|(hosts, _)| hosts.is_empty()));
+            doors
+        };
+        let below = doors(Protocol::TronHttp).into_iter();
+        let mut below: Vec<_> = below.map(|(path, doors)| (path.trim_end_matches('/').into(), doors)).collect();
+        below.sort_by_key(|(path, _): &(Box<str>, _)| std::cmp::Reverse(path.len()));
+        Entrances { exact: doors(Protocol::JsonRpc), below }
     }
 
-    /// The Gateway behind a path (one trailing slash is forgiven) and a `Host`.
+    /// The Gateway of TRON's HTTP API above a path, and the length of its own path. A Gateway of that path
+    /// that is for other hosts does not hide a shorter one.
+    pub fn find_above(&self, path: &str, host: Option<&str>) -> Option<(GatewayIx, usize)> {
+        self.below.iter().find_map(|(own, doors)| {
+            let rest = path.strip_prefix(&**own)?;
+            let gateway = open_to(doors, host).filter(|_| rest.starts_with('/') || rest.is_empty())?;
+            Some((gateway, own.len()))
+        })
+    }
+
+    /// The JSON-RPC Gateway behind a path (one trailing slash is forgiven) and a `Host`.
     pub fn find(&self, path: &str, host: Option<&str>) -> Option<GatewayIx> {
         let trimmed = path.strip_suffix('/').filter(|rest| !rest.is_empty()).unwrap_or(path);
-        let doors = self.0.get(trimmed)?;
-        doors.iter().find(|(hosts, _)| hosts.is_empty() || is_one_of(hosts, host)).map(|(_, gateway)| *gateway)
+        open_to(self.exact.get(trimmed)?, host)
     }
+}
+
+fn open_to(doors: &[Door], host: Option<&str>) -> Option<GatewayIx> {
+    doors.iter().find(|(hosts, _)| hosts.is_empty() || is_one_of(hosts, host)).map(|(_, gateway)| *gateway)
 }
 
 fn is_one_of(hosts: &[Box<str>], host: Option<&str>) -> bool {
@@ -102,8 +126,8 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::methods::Family;
     use super::*;
-    use crate::logic::methods::Family;
     use crate::logic::snapshot::Snapshot;
     use crate::logic::snapshot::tests::{gateway, snapshot};
 
@@ -119,7 +143,7 @@ mod tests {
     #[test]
     fn a_call_takes_the_route_of_its_method_or_the_default_one() {
         let Snapshot { methods, mut gateways, .. } = snapshot();
-        let (table, mut gateway) = (methods.table(Family::Evm), gateways.remove(0));
+        let (table, mut gateway) = (methods.table(Protocol::JsonRpc, Family::Evm), gateways.remove(0));
         let taken = |gateway: &Gateway, name: &str| plan(gateway, table, name).1;
         let listed = table.find("eth_call");
         gateway.listed[usize::from(listed.0)] = Admittance::Route(RouteIx(2));
@@ -188,5 +212,34 @@ mod tests {
         assert_eq!(admit(&surface, "net_version", Class::Stateless), None);
         assert_eq!(admit(&surface, "eth_sign", Class::Effect), Some(Unavailable::Blocked));
         assert_eq!(admit(&surface, "net_versions", Class::Unrecognised), Some(Unavailable::NotAllowed));
+    }
+
+    fn speaking(path: &str, hosts: &[&str], protocol: Protocol) -> Gateway {
+        let route = snapshot().gateways.remove(0).routes.remove(0);
+        Gateway { protocol, ..gateway(path, path, hosts, route) }
+    }
+
+    #[test]
+    fn a_gateway_of_the_http_api_has_what_is_below_its_path() {
+        let http = Protocol::TronHttp;
+        let entrances = Entrances::new(&[
+            speaking("/tron", &[], http),
+            speaking("/tron/deep", &[], http),
+            speaking("/tron/deep", &["h"], http),
+            speaking("/tron/rpc", &[], Protocol::JsonRpc),
+            speaking("/", &["h"], http),
+            speaking("/here", &["h"], http),
+        ]);
+        let above = |path, host| entrances.find_above(path, Some(host)).map(|(gateway, own)| (gateway.0, own));
+        assert_eq!(above("/tron/wallet/x", "g"), Some((0, 5)));
+        assert_eq!((above("/tron", "g"), above("/tron/", "g")), (Some((0, 5)), Some((0, 5))));
+        assert_eq!(above("/tron/deep/wallet/x", "g"), Some((1, 10)), "the longest path wins");
+        assert_eq!(above("/tron/deep/wallet/x", "h:80"), Some((2, 10)), "and then the host");
+        assert_eq!(above("/tron/deeper/x", "g"), Some((0, 5)));
+        assert_eq!((above("/tronic/x", "g"), above("/tronic/x", "h")), (None, Some((4, 0))));
+        assert_eq!((above("/here/x", "g"), above("/here/x", "h")), (None, Some((5, 5))));
+        assert_eq!(entrances.find("/tron/rpc", None), Some(GatewayIx(3)));
+        assert_eq!((entrances.find("/tron", None), entrances.find("/", Some("h"))), (None, None));
+        assert_eq!(entrances.find_above("/x", None), None, "no host is none of those that are named");
     }
 }

@@ -4,8 +4,9 @@
 //! with which it began.
 
 use super::cidr::{Cidr, is_loopback};
+use super::cors::Cors;
 use super::limiter::Rate;
-use super::methods::{Family, MethodId, Methods};
+use super::methods::{Family, MethodId, Methods, Table};
 use super::units::Nanos;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -122,6 +123,10 @@ pub struct Server {
     pub explain: Explain,
     /// Who is trusted, besides loopback.
     pub explain_from: Vec<Cidr>,
+    /// Whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<Cidr>,
+    /// Large answers go out in gzip to clients that take it.
+    pub compression: bool,
     /// Client connections, all shards together.
     pub max_connections: usize,
     /// Largest request head in bytes.
@@ -324,6 +329,8 @@ pub struct Gateway {
     pub path: Box<str>,
     /// Optional Host match, lower case, without port.
     pub hosts: Vec<Box<str>>,
+    /// Which pages of other sites may read answers; `None` = none.
+    pub cors: Option<Cors>,
     /// Chain.
     pub chain: Box<str>,
     /// Network.
@@ -345,6 +352,11 @@ pub struct Gateway {
 }
 
 impl Gateway {
+    /// The table in which its methods stand.
+    pub fn table<'m>(&self, methods: &'m Methods) -> &'m Table {
+        methods.table(self.protocol, self.family)
+    }
+
     /// The row of [`Gateway::listed`] for a method.
     pub fn admittance(&self, method: MethodId) -> Admittance {
         self.listed[usize::from(method.0)]
@@ -406,13 +418,14 @@ pub(super) mod tests {
             id: id.into(),
             path: path.into(),
             hosts: hosts.iter().map(|host| (*host).into()).collect(),
+            cors: None,
             chain: "ethereum".into(),
             network: "mainnet".into(),
             family: Family::Evm,
             protocol: Protocol::JsonRpc,
             routes: vec![route],
             default_route: RouteIx(0),
-            listed: vec![Admittance::ByName; methods.table(Family::Evm).rows().len() + 1],
+            listed: vec![Admittance::ByName; methods.table(Protocol::JsonRpc, Family::Evm).rows().len() + 1],
             unlisted_routes: HashMap::new(),
             surface: Surface::default(),
         }
@@ -429,6 +442,8 @@ pub(super) mod tests {
             driver: Driver::Auto,
             explain: Explain::Trusted,
             explain_from: Vec::new(),
+            trusted_proxies: Vec::new(),
+            compression: false,
             max_connections: 100,
             max_header_bytes: 16_384,
             max_headers: 64,

@@ -141,6 +141,17 @@ pub fn judge(family: Family, response: &Response) -> (Verdict, CircuitNote) {
     }
 }
 
+/// Judges a complete response of TRON's HTTP API. Here [`Body::Result`] is every valid JSON, and every other
+/// body that the facts allow; the node's 400 and 405 are for the caller, whatever their body is.
+pub fn judge_tron_http(response: &Response) -> (Verdict, CircuitNote) {
+    match (response.status, response.body) {
+        (200..=299, Body::Result) => (Verdict::Final, CircuitNote::Success),
+        (400 | 405, _) => (Verdict::Final, CircuitNote::Nothing),
+        (200..=299, Body::NodeBusy) => (refused(Reason::NodeBusy, true, response), CircuitNote::Nothing),
+        _ => judge(Family::Tron, &Response { body: Body::Invalid, ..*response }),
+    }
+}
+
 /// Judges an attempt that ended without a complete response.
 pub fn judge_broken(broke: Broke) -> (Verdict, CircuitNote) {
     match broke {
@@ -335,6 +346,31 @@ mod tests {
         let tron = judge(Family::Tron, &Response { status: 200, retry_after_ns: None, body: Body::NodeBusy });
         assert_eq!((certainty(tron.0), tron.1), (Some((Certainty::Refused, true)), CircuitNote::Nothing));
         assert_eq!(certainty(judged(200, Body::NodeBusy).0), Some((Certainty::Ambiguous, false)));
+    }
+
+    #[test]
+    fn the_http_api_of_tron_has_its_own_final_answers() {
+        let of = |status, body| judge_tron_http(&Response { status, retry_after_ns: None, body });
+        for status in [200, 201, 299] {
+            assert_eq!(of(status, Body::Result), (Verdict::Final, CircuitNote::Success), "{status}");
+            let (verdict, note) = of(status, Body::NodeBusy);
+            assert_eq!((certainty(verdict), note), (Some((Certainty::Refused, true)), CircuitNote::Nothing));
+            let (verdict, note) = of(status, Body::Invalid);
+            assert_eq!((certainty(verdict), note), (Some((Certainty::Ambiguous, false)), CircuitNote::Failure));
+        }
+        for body in [Body::Result, Body::Invalid, Body::NodeBusy] {
+            for status in [400, 405] {
+                assert_eq!(of(status, body), (Verdict::Final, CircuitNote::Nothing), "{status} {body:?}");
+            }
+            for status in [301, 401, 402, 403, 404, 407, 408, 410, 411, 413, 414, 415, 421, 422, 426, 429, 431, 451] {
+                assert_eq!(certainty(of(status, body).0), Some((Certainty::Refused, false)), "{status} {body:?}");
+            }
+            for status in [101, 406, 409, 418, 500, 501, 502, 503, 504, 599] {
+                assert_eq!(certainty(of(status, body).0), Some((Certainty::Ambiguous, false)), "{status} {body:?}");
+            }
+        }
+        assert_eq!(of(429, Body::Result).1, CircuitNote::Busy { retry_after_ns: None });
+        assert_eq!(of(503, Body::Result).1, CircuitNote::Failure);
     }
 
     #[test]

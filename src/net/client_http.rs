@@ -1,21 +1,26 @@
 //! One client connection: requests in order, each read whole, answered, and only then the next.
 
 use crate::logic::call::Id;
+use crate::logic::cors::Cors;
 use crate::logic::explain::Trail;
 use crate::logic::fault::{Fault, HttpFault};
-use crate::logic::snapshot::{GatewayIx, Server};
+use crate::logic::forwarded;
+use crate::logic::snapshot::{GatewayIx, Protocol, Server};
 use crate::logic::units::{Nanos, SECOND};
-use crate::net::buffers::SMALLEST;
-use crate::net::exchange::{self, Context};
+use crate::net::buffers::{Buffers, SMALLEST};
+use crate::net::client_tron::{self, Places};
+use crate::net::coded::{CODED, inflate};
+use crate::net::exchange::{self, Answer, Ask, Context};
 use crate::net::inbox::Inbox;
 use crate::net::reply::{self, BatchReply, Frame, Reply};
 use crate::net::ring::{self, Cut, Stream};
 use crate::net::shard::{Current, LAST_REQUEST_NS, Presence, Shard};
 use crate::shared::snapshot_cell::Phase;
+use crate::wire::coding::accepts_gzip;
 use crate::wire::http1::{Coding, HeadLimits};
 use crate::wire::http1_chunked::Chunked;
 use crate::wire::http1_request::{ContentType, Framing, RequestHead, Verb, request_head};
-use crate::wire::http1_write::CONTINUE;
+use crate::wire::http1_write::{AnswerCoding, CONTINUE};
 use crate::wire::jsonrpc::{self, Batch, Message};
 use futures_util::StreamExt;
 use std::cell::RefCell;
@@ -62,14 +67,31 @@ enum Next {
 
 /// What a request wants, known from its head.
 #[derive(Clone, Copy)]
-enum Want {
+pub enum Want {
+    /// JSON-RPC.
     Call(GatewayIx),
+    /// TRON's HTTP API.
+    Api(GatewayIx),
+    /// A page asks what it may send.
+    Preflight(GatewayIx),
+    /// `/healthz`.
     Health,
-    Nothing(HttpFault),
+    /// Nothing that is there, told in the form of this protocol.
+    Nothing(HttpFault, Protocol),
+}
+
+impl Want {
+    fn protocol(self) -> Protocol {
+        match self {
+            Want::Api(_) => Protocol::TronHttp,
+            Want::Nothing(_, protocol) => protocol,
+            Want::Call(_) | Want::Preflight(_) | Want::Health => Protocol::JsonRpc,
+        }
+    }
 }
 
 /// What is remembered of a head while its body is read into the same buffer.
-struct Ask {
+struct Heard {
     want: Want,
     framing: Framing,
     head_len: usize,
@@ -77,10 +99,35 @@ struct Ask {
     http11: bool,
     head_only: bool,
     expect_continue: bool,
-    traceparent: Option<Range<usize>>,
-    request_id: Option<Range<usize>>,
+    traceparent: Option<Place>,
+    request_id: Option<Place>,
     /// The caller asks how its Call was decided, and may.
     explain: bool,
+    /// What goes up of a request of TRON's HTTP API. Boxed, since most requests are JSON-RPC.
+    api: Option<Box<Places>>,
+    /// How the body is coded.
+    coding: Coding,
+    /// Whether the page that asks may read the answer.
+    reader: Reader,
+    /// How the answer may be coded.
+    answer_coding: AnswerCoding,
+}
+
+/// Which page may read an answer.
+enum Reader {
+    /// Nobody asks, or none that may.
+    NoPage,
+    /// Any page.
+    Any,
+    /// The one of this origin, which stands in the head.
+    Origin(Place),
+}
+
+/// Where in a head something stands. Half the size of a range, and every connection has several.
+#[derive(Clone, Copy)]
+struct Place {
+    from: u32,
+    bytes: u32,
 }
 
 impl Connection {
@@ -96,7 +143,7 @@ impl Connection {
             Ok(None) => return Next::Close,
             Err(fault) => return Box::pin(self.hang_up(fault, None)).await,
         };
-        if let Want::Nothing(fault) = ask.want
+        if let Want::Nothing(fault, _) = ask.want
             && (ask.expect_continue || !is_short(ask.framing))
         {
             return Box::pin(self.hang_up(fault, Some(&ask))).await;
@@ -106,10 +153,18 @@ impl Connection {
             Ok(None) => return Next::Close,
             Err(fault) => return Box::pin(self.hang_up(fault, Some(&ask))).await,
         };
+        let inflated = match ask.coding {
+            Coding::Identity => None,
+            // Boxed: rare, and its state would make every connection's task larger.
+            coding => match Box::pin(self.inflated(current.server(), coding, body.clone())).await {
+                Ok(inflated) => Some(inflated),
+                Err(fault) => return Box::pin(self.hang_up(fault, Some(&ask))).await,
+            },
+        };
         self.now_ns = ring::now();
         // Nothing is awaited from the client now: an old deadline must not cut it while a node thinks.
         self.stream.look_after(self.now_ns);
-        let (reply, keep_alive) = self.answer(&current, &ask, body).await;
+        let (reply, keep_alive) = self.answer(&current, &ask, body, inflated.as_deref()).await;
         if !self.write(current.server(), reply).await || !keep_alive {
             Box::pin(self.linger()).await;
             return Next::Close;
@@ -119,31 +174,45 @@ impl Connection {
     }
 
     /// The answer, and whether the connection goes on after it.
-    async fn answer(&self, current: &Current, ask: &Ask, body: Range<usize>) -> (Reply, bool) {
+    async fn answer(
+        &self,
+        current: &Current,
+        ask: &Heard,
+        body: Range<usize>,
+        inflated: Option<&[u8]>,
+    ) -> (Reply, bool) {
         let buffers = &self.shard.buffers;
         let made = reply::made_request_id(self.shard.random());
         let mut frame = self.frame(Some(ask), &made, ask.keep_alive && !self.shard.draining());
         let reply = match ask.want {
-            Want::Call(gateway) => {
+            Want::Call(gateway) | Want::Api(gateway) => {
                 let caller = self.stream.watch();
                 let trail = ask.explain.then(Box::<RefCell<Trail>>::default);
                 let context = Context {
                     shard: &self.shard,
                     current,
                     gateway,
-                    traceparent: self.text(&ask.traceparent),
+                    traceparent: self.text(ask.traceparent),
                     first_draw: None,
                     started_ns: self.now_ns,
                     caller: &caller,
                     trail: trail.as_deref(),
                 };
-                respond(context, &self.inbox.bytes()[body], &mut frame).await
+                let body = inflated.unwrap_or(&self.inbox.bytes()[body]);
+                match &ask.api {
+                    None => respond(context, body, &mut frame).await,
+                    // Boxed: its state would make every connection's task larger.
+                    Some(places) => {
+                        Box::pin(client_tron::respond(context, places, self.inbox.bytes(), body, &mut frame)).await
+                    }
+                }
             }
+            Want::Preflight(gateway) => self.preflight(current, gateway, frame),
             Want::Health => {
                 let healthy = self.shard.world.lifecycle.phase() == Phase::Running;
                 reply::health(buffers, frame, healthy)
             }
-            Want::Nothing(fault) => {
+            Want::Nothing(fault, _) => {
                 self.shard.cells(&current.live).refused(fault.status());
                 reply::fault(buffers, frame, b"null", Fault::Http(fault), 0, None)
             }
@@ -152,20 +221,41 @@ impl Connection {
     }
 
     /// What an answer says about its connection; without an `ask` the head could not be read.
-    fn frame<'a>(&'a self, ask: Option<&Ask>, made: &'a [u8], keep_alive: bool) -> Frame<'a> {
-        let id = ask.and_then(|ask| self.text(&ask.request_id));
+    fn frame<'a>(&'a self, ask: Option<&Heard>, made: &'a [u8], keep_alive: bool) -> Frame<'a> {
+        let id = ask.and_then(|ask| self.text(ask.request_id));
         Frame {
             keep_alive,
             http11: ask.is_none_or(|ask| ask.http11),
             head_only: ask.is_some_and(|ask| ask.head_only),
             request_id: id.unwrap_or(std::str::from_utf8(made).unwrap_or_default()),
+            cors: ask.and_then(|ask| match &ask.reader {
+                Reader::NoPage => None,
+                Reader::Any => Some("*"),
+                Reader::Origin(place) => self.text(Some(*place)),
+            }),
+            coding: ask.map_or(AnswerCoding::Fixed, |ask| ask.answer_coding),
             extra: b"",
+            protocol: ask.map_or(Protocol::JsonRpc, |ask| ask.want.protocol()),
         }
     }
 
     /// A piece of the head that is being answered.
-    fn text(&self, place: &Option<Range<usize>>) -> Option<&str> {
-        std::str::from_utf8(self.inbox.bytes().get(place.clone()?)?).ok()
+    fn text(&self, place: Option<Place>) -> Option<&str> {
+        let Place { from, bytes } = place?;
+        let text = self.inbox.bytes().get(from as usize..)?.get(..bytes as usize)?;
+        std::str::from_utf8(text).ok()
+    }
+
+    /// What a page may send, and how it asked.
+    fn preflight(&self, current: &Current, gateway: GatewayIx, frame: Frame<'_>) -> Reply {
+        let methods = match current.live.snapshot.gateways[usize::from(gateway.0)].protocol {
+            Protocol::JsonRpc => "OPTIONS, POST",
+            Protocol::TronHttp => "GET, OPTIONS, POST",
+        };
+        // Read a second time: few requests need this, and all would have to carry it.
+        let head = request_head(self.inbox.bytes(), 0, &limits(current.server())).ok().flatten();
+        let asked: Vec<&[u8]> = head.iter().flat_map(|head| head.values("access-control-request-headers")).collect();
+        reply::preflight(&self.shard.buffers, frame, methods, &asked)
     }
 
     /// Waits for the first byte of a request; `false` = the client left, or was idle for too long.
@@ -183,9 +273,9 @@ impl Connection {
     }
 
     /// Reads a head that has begun; `None` = the client left.
-    async fn head(&mut self, current: &Current) -> Result<Option<Ask>, HttpFault> {
+    async fn head(&mut self, current: &Current) -> Result<Option<Heard>, HttpFault> {
         let server = current.server();
-        let limits = HeadLimits { bytes: server.max_header_bytes, headers: server.max_headers };
+        let limits = limits(server);
         let mut scanned = 0;
         loop {
             if let Some(head) = request_head(self.inbox.bytes(), scanned, &limits)? {
@@ -202,13 +292,21 @@ impl Connection {
         }
     }
 
-    fn ask(&self, current: &Current, head: &RequestHead<'_>) -> Ask {
+    fn ask(&self, current: &Current, head: &RequestHead<'_>) -> Heard {
         let place = |text: &str| {
             let from = text.as_ptr() as usize - self.inbox.bytes().as_ptr() as usize;
-            from..from + text.len()
+            // A place that fits in no word stands nowhere: heads have a limit far below.
+            let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+            Place { from: word(from), bytes: word(text.len()) }
         };
-        Ask {
-            want: want(current, head),
+        let want = want(current, head);
+        let api = match want {
+            Want::Api(_) => client_tron::places(current, head, self.inbox.bytes()).map(Box::new),
+            _ => None,
+        };
+        Heard {
+            want,
+            api,
             framing: head.framing,
             head_len: head.head_len,
             keep_alive: head.keep_alive,
@@ -217,12 +315,34 @@ impl Connection {
             expect_continue: head.expect_continue,
             traceparent: head.traceparent.map(place),
             request_id: head.request_id.map(place),
-            explain: head.explain && current.server().explains_to(self.peer),
+            explain: head.explain && self.may_be_told(current.server(), head),
+            // What is refused is not worth the work.
+            coding: if let Want::Nothing(..) = want { Coding::Identity } else { head.content_encoding },
+            reader: match head.origin.and_then(|origin| cors_of(current, head)?.allows(origin)) {
+                None => Reader::NoPage,
+                Some("*") => Reader::Any,
+                Some(origin) => Reader::Origin(place(origin)),
+            },
+            answer_coding: match current.server().compression {
+                false => AnswerCoding::Fixed,
+                true if accepts_gzip(head.values("accept-encoding")) => AnswerCoding::Gzip,
+                true => AnswerCoding::Plain,
+            },
         }
     }
 
+    /// Whether the caller, and not only the proxy in front of it, may see how Calls are decided.
+    fn may_be_told(&self, server: &Server, head: &RequestHead<'_>) -> bool {
+        let trusted = &server.trusted_proxies;
+        server.explains_to(forwarded::caller(self.peer, trusted, head.values("x-forwarded-for")))
+    }
+
+    async fn inflated(&self, server: &Server, coding: Coding, body: Range<usize>) -> Result<Vec<u8>, HttpFault> {
+        inflate(coding, &self.inbox.bytes()[body], server.max_request_bytes).await
+    }
+
     /// Reads the body: where it is, and where the next request begins. `None` = the client left.
-    async fn body(&mut self, server: &Server, ask: &Ask) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
+    async fn body(&mut self, server: &Server, ask: &Heard) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
         let start = ask.head_len;
         let here = self.inbox.len() - start;
         let complete = match ask.framing {
@@ -309,7 +429,7 @@ impl Connection {
     }
 
     /// Answers a request after which the next one can't be found, and closes.
-    async fn hang_up(&mut self, fault: HttpFault, ask: Option<&Ask>) -> Next {
+    async fn hang_up(&mut self, fault: HttpFault, ask: Option<&Heard>) -> Next {
         let current = self.shard.current();
         self.shard.cells(&current.live).refused(fault.status());
         self.stream.forgive();
@@ -356,24 +476,46 @@ fn want(current: &Current, head: &RequestHead<'_>) -> Want {
     if head.path == "/healthz" {
         return match head.verb {
             Verb::Get | Verb::Head => Want::Health,
-            _ => Want::Nothing(HttpFault::MethodNotAllowed("GET, HEAD")),
+            _ => Want::Nothing(HttpFault::MethodNotAllowed("GET, HEAD"), Protocol::JsonRpc),
         };
     }
     let Some(gateway) = current.entrances.find(head.path, head.host) else {
-        return Want::Nothing(HttpFault::NotFound);
+        return client_tron::want(current, head);
     };
+    if asks_first(current, gateway, head) {
+        return Want::Preflight(gateway);
+    }
+    let nothing = |fault| Want::Nothing(fault, Protocol::JsonRpc);
     if head.verb != Verb::Post {
-        return Want::Nothing(HttpFault::MethodNotAllowed("POST"));
+        return nothing(HttpFault::MethodNotAllowed("POST"));
     }
     match (head.content_type, head.content_encoding) {
-        (ContentType::Other, _) => Want::Nothing(HttpFault::Unsupported("Content-Type is not application/json")),
+        (ContentType::Other, _) => nothing(HttpFault::Unsupported("Content-Type is not application/json")),
         // Without a type a browser would send it without asking first.
         (ContentType::Missing, _) if head.origin.is_some() => {
-            Want::Nothing(HttpFault::Unsupported("a request with an Origin needs Content-Type: application/json"))
+            nothing(HttpFault::Unsupported("a request with an Origin needs Content-Type: application/json"))
         }
-        (_, Coding::Identity) => Want::Call(gateway),
-        (_, _) => Want::Nothing(HttpFault::Unsupported("Content-Encoding: send the body as it is")),
+        (_, Coding::Other) => nothing(HttpFault::Unsupported(CODED)),
+        _ => Want::Call(gateway),
     }
+}
+
+/// Whether this is a page's question to a Gateway that has pages.
+pub fn asks_first(current: &Current, gateway: GatewayIx, head: &RequestHead<'_>) -> bool {
+    head.verb == Verb::Options && current.live.snapshot.gateways[usize::from(gateway.0)].cors.is_some()
+}
+
+/// Which pages may read answers to this request.
+fn cors_of<'c>(current: &'c Current, head: &RequestHead<'_>) -> Option<&'c Cors> {
+    let entrances = &current.entrances;
+    let gateway = entrances
+        .find(head.path, head.host)
+        .or_else(|| entrances.find_above(head.path, head.host).map(|(gateway, _)| gateway))?;
+    current.live.snapshot.gateways[usize::from(gateway.0)].cors.as_ref()
+}
+
+fn limits(server: &Server) -> HeadLimits {
+    HeadLimits { bytes: server.max_header_bytes, headers: server.max_headers }
 }
 
 fn is_short(framing: Framing) -> bool {
@@ -390,13 +532,8 @@ async fn respond(context: Context<'_>, body: &[u8], frame: &mut Frame<'_>) -> Re
     let reply = |frame: &Frame<'_>, id: &[u8], answer| reply::single(buffers, *frame, id, answer);
     match jsonrpc::parse(body, context.current.server().max_batch) {
         Ok(Message::Single(Ok(call))) => {
-            let answer = exchange::call(context, &call).await;
-            frame.keep_alive &= !context.shard.draining();
-            let Some(trail) = context.trail else { return reply(frame, call.id.bytes(), answer) };
-            let source = matches!(answer, exchange::Answer::Node { .. }).then_some("upstream");
-            let snapshot = &context.current.live.snapshot;
-            let extra = reply::explanation(snapshot, context.gateway, &trail.borrow(), source);
-            reply(&Frame { extra: &extra, ..*frame }, call.id.bytes(), answer)
+            let answer = exchange::call(context, Ask::JsonRpc(&call)).await;
+            explained(context, call.id.bytes(), answer, frame).await
         }
         Ok(Message::Single(Err(refused))) => {
             reply(frame, refused.id.bytes(), exchange::invalid(context, Fault::InvalidRequest(refused.why)))
@@ -404,6 +541,25 @@ async fn respond(context: Context<'_>, body: &[u8], frame: &mut Frame<'_>) -> Re
         // Boxed: a batch is rare, and its state would make every idle connection larger.
         Ok(Message::Batch(members)) => Box::pin(batch(context, members, frame)).await,
         Err(fault) => reply(frame, Id::Absent.bytes(), exchange::invalid(context, fault)),
+    }
+}
+
+/// The answer to one Call, with how it was decided where the caller wants to know.
+pub async fn explained(context: Context<'_>, id: &[u8], answer: Answer, frame: &mut Frame<'_>) -> Reply {
+    let buffers = &context.shard.buffers;
+    frame.keep_alive &= !context.shard.draining();
+    let Some(trail) = context.trail else { return told(buffers, *frame, id, answer).await };
+    let source = matches!(answer, Answer::Node { .. } | Answer::Verbatim { .. }).then_some("upstream");
+    let snapshot = &context.current.live.snapshot;
+    let extra = reply::explanation(snapshot, context.gateway, &trail.borrow(), source);
+    told(buffers, Frame { extra: &extra, ..*frame }, id, answer).await
+}
+
+async fn told(buffers: &Buffers, frame: Frame<'_>, id: &[u8], answer: Answer) -> Reply {
+    match frame.coding {
+        // Boxed: rare, and its state would make every connection's task larger.
+        AnswerCoding::Gzip => Box::pin(reply::single_coded(buffers, frame, id, answer)).await,
+        _ => reply::single(buffers, frame, id, answer),
     }
 }
 
@@ -416,7 +572,7 @@ async fn batch(context: Context<'_>, batch: Batch<'_>, frame: &mut Frame<'_>) ->
         // A member's attempts begin when its turn comes, which may be long after the batch did.
         let context = Context { started_ns: ring::now(), ..context };
         match member {
-            Ok(call) => (call.id, exchange::call(context, call).await),
+            Ok(call) => (call.id, exchange::call(context, Ask::JsonRpc(call)).await),
             Err(refused) => (refused.id, exchange::invalid(context, Fault::InvalidRequest(refused.why))),
         }
     });
@@ -425,7 +581,7 @@ async fn batch(context: Context<'_>, batch: Batch<'_>, frame: &mut Frame<'_>) ->
         replies.push(id.bytes(), answer);
     }
     frame.keep_alive &= !context.shard.draining();
-    replies.finish(*frame)
+    replies.finish(*frame).await
 }
 
 #[cfg(test)]

@@ -8,14 +8,16 @@ use crate::logic::fault::{Fault, Outcome, Reason};
 use crate::logic::methods::{Family, MethodId};
 use crate::logic::routing::{self, Plan};
 use crate::logic::snapshot::{EndpointIx, Gateway, GatewayIx, Route};
+use crate::logic::tron_http::{ApiCall, may_be_empty};
 use crate::logic::units::Nanos;
 use crate::logic::verdict::{self, Body, CircuitNote, Response, Verdict};
 use crate::net::buffers::HEADROOM;
 use crate::net::look_up::{Name, look_up, said};
 use crate::net::ring::Watch;
 use crate::net::shard::{Current, Shard};
-use crate::net::upstream::{self, Ended, Incoming, Place, Request};
+use crate::net::upstream::{self, Ended, Incoming, Message, Place, Request};
 use crate::wire::jsonrpc::{BadAnswer, Checked, check};
+use crate::wire::tron_http;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -32,12 +34,18 @@ pub enum Answer {
         /// `error`, not `result`.
         is_error: bool,
     },
-    /// The node's whole body, outside any envelope.
+    /// The node's whole body: TRON's HTTP API, and what a node says outside any envelope.
     Verbatim {
         /// The whole response.
         buf: Vec<u8>,
         /// The body.
         body: Range<usize>,
+        /// The HTTP status.
+        status: u16,
+        /// The body is JSON, or there is none.
+        is_json: bool,
+        /// The node says no.
+        is_error: bool,
     },
     /// Ringway's own words.
     Fault {
@@ -52,6 +60,29 @@ pub enum Answer {
     Silent,
     /// The caller is gone.
     Abandoned,
+}
+
+/// What the caller wants of a node.
+#[derive(Clone, Copy)]
+pub enum Ask<'a> {
+    /// A Call of JSON-RPC.
+    JsonRpc(&'a Call<'a>),
+    /// A request of TRON's HTTP API.
+    TronHttp(&'a ApiCall<'a>),
+}
+
+impl<'a> Ask<'a> {
+    /// The name in the method table.
+    fn method(self) -> &'a str {
+        match self {
+            Ask::JsonRpc(call) => &call.method,
+            Ask::TronHttp(call) => call.path,
+        }
+    }
+
+    fn is_notification(self) -> bool {
+        matches!(self, Ask::JsonRpc(call) if call.is_notification())
+    }
 }
 
 /// What all Calls of one Exchange have in common.
@@ -78,29 +109,35 @@ pub struct Context<'a> {
 /// A response whose body was read and checked.
 struct Received {
     incoming: Incoming,
-    checked: Checked,
+    finding: Finding,
+}
+
+/// What the check of a body found.
+enum Finding {
+    JsonRpc(Checked),
+    TronHttp(tron_http::Checked),
 }
 
 /// Takes one Call to its end.
-pub async fn call(context: Context<'_>, call: &Call<'_>) -> Answer {
+pub async fn call(context: Context<'_>, ask: Ask<'_>) -> Answer {
     let Context { shard, current, gateway, started_ns, .. } = context;
     let snapshot = &current.live.snapshot;
     let at = usize::from(gateway.0);
     let gateway = &snapshot.gateways[at];
-    let (method, plan) = routing::plan(gateway, snapshot.methods.table(gateway.family), &call.method);
+    let (method, plan) = routing::plan(gateway, gateway.table(&snapshot.methods), ask.method());
     let (row, answer, ended_ns) = match plan {
         Ok(plan) => {
             let _inflight = match InFlight::enter(shard, current.server().max_inflight) {
                 Some(inflight) => inflight,
-                None => return refuse(context, gateway, method, call.is_notification(), Fault::Overloaded),
+                None => return refuse(context, gateway, method, ask.is_notification(), Fault::Overloaded),
             };
             if let Some(trail) = context.trail {
                 trail.borrow_mut().route = Some(plan.route);
             }
-            let (answer, ended_ns) = run(context, gateway, plan, call).await;
+            let (answer, ended_ns) = run(context, gateway, plan, ask).await;
             (usize::from(plan.route.0), answer, ended_ns)
         }
-        Err(fault) => return refuse(context, gateway, method, call.is_notification(), fault),
+        Err(fault) => return refuse(context, gateway, method, ask.is_notification(), fault),
     };
     let cells = &current.live.counters.routes[at][row][shard.index];
     cells.called(method, outcome(&answer), ended_ns.saturating_sub(started_ns));
@@ -110,7 +147,7 @@ pub async fn call(context: Context<'_>, call: &Call<'_>) -> Answer {
 /// Counts and answers something that never became a Call.
 pub fn invalid(context: Context<'_>, fault: Fault) -> Answer {
     let gateway = &context.current.live.snapshot.gateways[usize::from(context.gateway.0)];
-    let other = context.current.live.snapshot.methods.table(gateway.family).other();
+    let other = gateway.table(&context.current.live.snapshot.methods).other();
     refuse(context, gateway, other, false, fault)
 }
 
@@ -121,11 +158,10 @@ fn refuse(context: Context<'_>, gateway: &Gateway, method: MethodId, notificatio
 }
 
 /// The loop of attempts.
-async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, call: &Call<'_>) -> (Answer, Nanos) {
-    let Context { shard, current, .. } = context;
-    let board = &current.live.board;
+async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>) -> (Answer, Nanos) {
+    let (shard, board) = (context.shard, &context.current.live.board);
     let route: &Route = &gateway.routes[usize::from(plan.route.0)];
-    let mut machine = CallMachine::new(route, plan.class, call.is_notification(), context.first_draw);
+    let mut machine = CallMachine::new(route, plan.class, ask.is_notification(), context.first_draw);
     let mut now_ns = context.started_ns;
     let (mut reply, mut kept) = (None, None);
     let mut name = None;
@@ -138,7 +174,7 @@ async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, call: &Call<'_
                 // The machine asks only for what was named.
                 let Some(name) = &name else { break Finish::Fault(Fault::Overloaded) };
                 // Boxed: rare, and its state would make each connection's task larger.
-                let asked = Box::pin(look_up(context, gateway.family, endpoint, name, until_ns, now_ns)).await;
+                let asked = Box::pin(look_up(context, gateway, endpoint, name, until_ns, now_ns)).await;
                 now_ns = asked.1;
                 machine.feed(Event::LookedUp(asked.0));
             }
@@ -151,23 +187,24 @@ async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, call: &Call<'_
                     }
                 };
                 let begun_ns = now_ns;
-                let (ended, sent_id) = send(context, endpoint, plan, call, until_ns, now_ns).await;
+                let (ended, sent_id) = send(context, endpoint, plan, ask, until_ns, now_ns).await;
                 now_ns = ended.at_ns;
                 if ended.lost_send {
                     machine.feed(Event::LostSend);
-                    christen(&mut machine, &mut name, gateway.family, call);
+                    christen(&mut machine, &mut name, gateway.family, ask);
                 }
                 if context.caller.gone() {
                     machine.feed(Event::CallerGone);
                 }
-                let (verdict, note, received) = judged(gateway, call, sent_id, ended);
+                let (verdict, note, received) = judged(context, gateway, plan, (ask, sent_id), ended);
                 if received.is_some() {
                     board.answered(endpoint, shard.index, now_ns);
                 }
                 board.note(endpoint, shard.index, note, permit, now_ns, shard.random());
                 count(context, endpoint, verdict, now_ns.saturating_sub(begun_ns));
-                machine.feed(event(gateway.family, machine.in_doubt() && name.is_some(), verdict, received.as_ref()));
-                christen(&mut machine, &mut name, gateway.family, call);
+                let name_in_doubt = name.as_ref().filter(|_| machine.in_doubt());
+                machine.feed(event(gateway.family, name_in_doubt, verdict, &received));
+                christen(&mut machine, &mut name, gateway.family, ask);
                 match verdict {
                     Verdict::Final => reply = received,
                     Verdict::Failed(failure) if failure.keep => recycle(shard, std::mem::replace(&mut kept, received)),
@@ -179,7 +216,7 @@ async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, call: &Call<'_
     let answer = match finish {
         Finish::Reply => deliver(reply.take()),
         Finish::Kept => deliver(kept.take()),
-        Finish::Taken => taken(shard, name.as_ref()),
+        Finish::Taken => taken(shard, ask, name.as_ref()),
         Finish::Fault(fault) => {
             let transaction = name.filter(|_| matches!(fault, Fault::OutcomeUnknown { .. }));
             Answer::Fault { fault, attempts: u32::from(machine.attempts()), transaction }
@@ -193,9 +230,12 @@ async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, call: &Call<'_
 }
 
 /// Finds out what a transaction in doubt is called, once: hashing is only paid for where it is of use.
-fn christen(machine: &mut CallMachine, name: &mut Option<Name>, family: Family, call: &Call<'_>) {
+fn christen(machine: &mut CallMachine, name: &mut Option<Name>, family: Family, ask: Ask<'_>) {
     if machine.in_doubt() && name.is_none() {
-        *name = Name::of(family, call.params);
+        *name = match ask {
+            Ask::JsonRpc(call) => Name::of(family, call.params),
+            Ask::TronHttp(call) => Name::of_broadcast(call),
+        };
         if name.is_some() {
             machine.named();
         }
@@ -204,42 +244,60 @@ fn christen(machine: &mut CallMachine, name: &mut Option<Name>, family: Family, 
 
 /// What the machine is told about an attempt: its verdict, or what a node's error says about a transaction
 /// that may have been taken before.
-fn event(family: Family, in_doubt: bool, verdict: Verdict, received: Option<&Received>) -> Event {
-    match (verdict, received) {
-        (Verdict::Final, Some(Received { incoming, checked: Checked::Error { value, .. } })) if in_doubt => {
-            let from = incoming.body.start;
-            Event::Spoke(said(family, &incoming.buf[from + value.start..from + value.end]))
-        }
-        _ => Event::Judged(verdict),
-    }
+fn event(family: Family, doubted: Option<&Name>, verdict: Verdict, received: &Option<Received>) -> Event {
+    let (Verdict::Final, Some(name), Some(Received { incoming, finding })) = (verdict, doubted, received) else {
+        return Event::Judged(verdict);
+    };
+    let body = &incoming.buf[incoming.body.clone()];
+    let said = match finding {
+        Finding::JsonRpc(Checked::Error { value, .. }) => Some(said(family, &body[value.clone()])),
+        Finding::JsonRpc(_) => None,
+        Finding::TronHttp(_) => tron_http::said(body, name.text()),
+    };
+    said.map_or(Event::Judged(verdict), Event::Spoke)
 }
 
 /// The success that an earlier attempt earned: the transaction's name as the result.
-fn taken(shard: &Shard, name: Option<&Name>) -> Answer {
+fn taken(shard: &Shard, ask: Ask<'_>, name: Option<&Name>) -> Answer {
+    let name = name.map_or("", Name::text);
     let mut buf = shard.buffers.take(2 * HEADROOM);
     buf.resize(HEADROOM, 0);
-    buf.push(b'"');
-    buf.extend_from_slice(name.map_or("", Name::text).as_bytes());
-    buf.push(b'"');
-    let value = HEADROOM..buf.len();
-    Answer::Node { buf, value, is_error: false }
+    match ask {
+        Ask::JsonRpc(_) => {
+            buf.push(b'"');
+            buf.extend_from_slice(name.as_bytes());
+            buf.push(b'"');
+            let value = HEADROOM..buf.len();
+            Answer::Node { buf, value, is_error: false }
+        }
+        Ask::TronHttp(_) => {
+            tron_http::write_taken(&mut buf, name);
+            let body = HEADROOM..buf.len();
+            Answer::Verbatim { buf, body, status: 200, is_json: true, is_error: false }
+        }
+    }
 }
 
 async fn send(
     context: Context<'_>,
     endpoint: EndpointIx,
     plan: Plan,
-    call: &Call<'_>,
+    ask: Ask<'_>,
     until_ns: Nanos,
     now_ns: Nanos,
 ) -> (Ended, u64) {
-    let sent_id = call.upstream_id(context.shard.next_id());
+    let (sent_id, message) = match ask {
+        Ask::JsonRpc(call) => {
+            let sent_id = call.upstream_id(context.shard.next_id());
+            let id = (!call.is_notification()).then_some(sent_id);
+            (sent_id, Message::JsonRpc { id, method: &call.method, params: call.params })
+        }
+        Ask::TronHttp(call) => (0, Message::TronHttp(call)),
+    };
     let request = Request {
-        id: (!call.is_notification()).then_some(sent_id),
-        method: &call.method,
-        params: call.params,
+        message,
         traceparent: context.traceparent,
-        replayable: plan.class.replayable() && !call.is_notification(),
+        replayable: plan.class.replayable() && !ask.is_notification(),
         caller: plan.class.ends_with_caller().then_some(context.caller),
     };
     (upstream::attempt(place(context, endpoint), request, until_ns, now_ns).await, sent_id)
@@ -260,7 +318,13 @@ pub fn place(context: Context<'_>, endpoint: EndpointIx) -> Place<'_> {
 }
 
 /// Checks and judges what came back.
-fn judged(gateway: &Gateway, call: &Call<'_>, sent_id: u64, ended: Ended) -> (Verdict, CircuitNote, Option<Received>) {
+fn judged(
+    context: Context<'_>,
+    gateway: &Gateway,
+    plan: Plan,
+    (ask, sent_id): (Ask<'_>, u64),
+    ended: Ended,
+) -> (Verdict, CircuitNote, Option<Received>) {
     let incoming = match ended.result {
         Ok(incoming) => incoming,
         Err(broke) => {
@@ -272,20 +336,38 @@ fn judged(gateway: &Gateway, call: &Call<'_>, sent_id: u64, ended: Ended) -> (Ve
         }
     };
     let response = |body| Response { status: incoming.status, retry_after_ns: incoming.retry_after_ns, body };
-    if call.is_notification() {
+    if ask.is_notification() {
         let (verdict, note) = verdict::judge_notification(&response(Body::Invalid));
-        let ignored = Received { incoming, checked: Checked::Bad(BadAnswer::NoId) };
+        let ignored = Received { incoming, finding: Finding::JsonRpc(Checked::Bad(BadAnswer::NoId)) };
         return (verdict, note, Some(ignored));
     }
-    let checked = check(&incoming.buf[incoming.body.clone()], sent_id);
-    let body = match &checked {
-        Checked::Result(_) => Body::Result,
-        Checked::Error { code, .. } => Body::Error(*code),
-        Checked::NodeBusy => Body::NodeBusy,
-        Checked::Bad(_) => Body::Invalid,
+    let bytes = &incoming.buf[incoming.body.clone()];
+    let (verdict, note, finding) = match ask {
+        Ask::JsonRpc(_) => {
+            let checked = check(bytes, sent_id);
+            let body = match &checked {
+                Checked::Result(_) => Body::Result,
+                Checked::Error { code, .. } => Body::Error(*code),
+                Checked::NodeBusy => Body::NodeBusy,
+                Checked::Bad(_) => Body::Invalid,
+            };
+            let (verdict, note) = verdict::judge(gateway.family, &response(body));
+            (verdict, note, Finding::JsonRpc(checked))
+        }
+        Ask::TronHttp(call) => {
+            let checked = tron_http::check(bytes);
+            let table = gateway.table(&context.current.live.snapshot.methods);
+            let body = match checked {
+                tron_http::Checked::Answer | tron_http::Checked::Refusal => Body::Result,
+                tron_http::Checked::Empty if may_be_empty(table, plan.method, call.verb) => Body::Result,
+                tron_http::Checked::NodeBusy => Body::NodeBusy,
+                tron_http::Checked::Empty | tron_http::Checked::Bad => Body::Invalid,
+            };
+            let (verdict, note) = verdict::judge_tron_http(&response(body));
+            (verdict, note, Finding::TronHttp(checked))
+        }
     };
-    let (verdict, note) = verdict::judge(gateway.family, &response(body));
-    (verdict, note, Some(Received { incoming, checked }))
+    (verdict, note, Some(Received { incoming, finding }))
 }
 
 /// Counts an attempt, for people and for the caller that wants to know.
@@ -303,17 +385,29 @@ fn count(context: Context<'_>, endpoint: EndpointIx, verdict: Verdict, took_ns: 
 
 fn deliver(received: Option<Received>) -> Answer {
     // The machine asks for a reply only after a verdict that kept one.
-    let Some(Received { incoming, checked }) = received else {
+    let Some(Received { incoming, finding }) = received else {
         let fault = Fault::OutcomeUnknown { reason: Reason::InvalidResponse };
         return Answer::Fault { fault, attempts: 1, transaction: None };
     };
-    let (buf, from) = (incoming.buf, incoming.body.start);
+    let Incoming { status, buf, body, .. } = incoming;
+    let from = body.start;
+    let checked = match finding {
+        Finding::JsonRpc(checked) => checked,
+        Finding::TronHttp(checked) => {
+            let is_json = checked != tron_http::Checked::Bad;
+            let is_error =
+                status >= 300 || matches!(checked, tron_http::Checked::Refusal | tron_http::Checked::NodeBusy);
+            return Answer::Verbatim { buf, body, status, is_json, is_error };
+        }
+    };
     match checked {
         Checked::Result(value) => Answer::Node { buf, value: from + value.start..from + value.end, is_error: false },
         Checked::Error { value, .. } => {
             Answer::Node { buf, value: from + value.start..from + value.end, is_error: true }
         }
-        Checked::NodeBusy | Checked::Bad(_) => Answer::Verbatim { buf, body: incoming.body },
+        Checked::NodeBusy | Checked::Bad(_) => {
+            Answer::Verbatim { buf, body, status: 200, is_json: true, is_error: true }
+        }
     }
 }
 
@@ -325,8 +419,8 @@ fn recycle(shard: &Shard, received: Option<Received>) {
 
 fn outcome(answer: &Answer) -> Outcome {
     match answer {
-        Answer::Node { is_error: false, .. } => Outcome::Ok,
-        Answer::Node { is_error: true, .. } | Answer::Verbatim { .. } => Outcome::NodeError,
+        Answer::Node { is_error: false, .. } | Answer::Verbatim { is_error: false, .. } => Outcome::Ok,
+        Answer::Node { is_error: true, .. } | Answer::Verbatim { is_error: true, .. } => Outcome::NodeError,
         Answer::Fault { fault, .. } => fault.outcome(),
         Answer::Silent => Outcome::Notification,
         Answer::Abandoned => Outcome::Abandoned,

@@ -3,13 +3,16 @@
 use crate::logic::broadcast::{Said, judge_error};
 use crate::logic::failover::Known;
 use crate::logic::methods::Family;
-use crate::logic::snapshot::EndpointIx;
+use crate::logic::snapshot::{EndpointIx, Gateway, Protocol};
+use crate::logic::tron_http::{self, ApiCall, Verb};
 use crate::logic::units::Nanos;
 use crate::net::exchange::{Context, place};
-use crate::net::upstream::{self, Request};
+use crate::net::upstream::{self, Message, Place, Request};
 use crate::wire::evm_tx::{hash_text, transaction_hash};
+use crate::wire::hex;
 use crate::wire::jsonrpc::{Checked, check};
 use crate::wire::solana_tx::first_signature;
+use crate::wire::tron_tx::{txid_of_broadcast, txid_of_hex};
 
 /// What a signed transaction is called on its chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +29,18 @@ impl Name {
             Family::Solana => first_signature(params?).map(|text| Name(text.into())),
             Family::Tron => None,
         }
+    }
+
+    /// The name of the transaction in a broadcast of TRON's HTTP API.
+    pub fn of_broadcast(call: &ApiCall<'_>) -> Option<Name> {
+        let id = match call.path {
+            tron_http::BROADCAST => txid_of_broadcast(call.body)?,
+            tron_http::BROADCAST_HEX => txid_of_hex(call.body)?,
+            _ => return None,
+        };
+        let mut text = [0; 64];
+        hex::encode(&mut text, &id);
+        std::str::from_utf8(&text).ok().map(|text| Name(text.into()))
     }
 
     /// The name as it stands in a JSON text, without quotes: hex or base58, so nothing has to be escaped.
@@ -51,40 +66,85 @@ pub fn said(family: Family, error: &[u8]) -> Said {
 /// Asks an Endpoint for a transaction.
 pub async fn look_up(
     context: Context<'_>,
-    family: Family,
+    gateway: &Gateway,
     endpoint: EndpointIx,
     name: &Name,
     until_ns: Nanos,
     now_ns: Nanos,
 ) -> (Known, Nanos) {
+    let place = place(context, endpoint);
+    let (known, at_ns) = match gateway.protocol {
+        Protocol::JsonRpc => {
+            let id = context.shard.next_id();
+            ask(place, gateway.family, id, name, until_ns, now_ns).await
+        }
+        Protocol::TronHttp => ask_tron(place, name, until_ns, now_ns).await,
+    };
+    let cell = if known == Known::Yes { &place.cells.found } else { &place.cells.not_found };
+    cell.add(1);
+    (known, at_ns)
+}
+
+/// Asks by JSON-RPC.
+async fn ask(place: Place<'_>, family: Family, id: u64, name: &Name, until_ns: Nanos, now_ns: Nanos) -> (Known, Nanos) {
     let (method, params) = match family {
         Family::Solana => {
             ("getSignatureStatuses", format!("[[\"{}\"],{{\"searchTransactionHistory\":true}}]", name.text()))
         }
         _ => ("eth_getTransactionByHash", format!("[\"{}\"]", name.text())),
     };
-    let id = context.shard.next_id();
-    let request = Request {
-        id: Some(id),
-        method,
-        params: Some(params.as_bytes()),
-        traceparent: None,
-        replayable: true,
-        caller: None,
-    };
-    let ended = upstream::attempt(place(context, endpoint), request, until_ns, now_ns).await;
+    let message = Message::JsonRpc { id: Some(id), method, params: Some(params.as_bytes()) };
+    let request = Request { message, traceparent: None, replayable: true, caller: None };
+    let ended = upstream::attempt(place, request, until_ns, now_ns).await;
     let mut known = Known::Unclear;
     if let Ok(incoming) = ended.result {
         let body = &incoming.buf[incoming.body.clone()];
         if let (200..=299, Checked::Result(value)) = (incoming.status, check(body, id)) {
             known = knows(family, &body[value], name);
         }
-        context.shard.buffers.give(incoming.buf);
+        place.buffers.give(incoming.buf);
     }
-    let cells = context.shard.endpoint_cells(&context.current.live, usize::from(endpoint.0));
-    let cell = if known == Known::Yes { &cells.found } else { &cells.not_found };
-    cell.add(1);
     (known, ended.at_ns)
+}
+
+/// Asks TRON's HTTP API, first for the chain and then for what waits: only a node that has it in neither has
+/// it not.
+async fn ask_tron(place: Place<'_>, name: &Name, until_ns: Nanos, now_ns: Nanos) -> (Known, Nanos) {
+    let body = format!("{{\"value\":\"{}\"}}", name.text());
+    let (mut known, mut now_ns) = (Known::No, now_ns);
+    for path in tron_http::LOOK_UP_PATHS {
+        if now_ns >= until_ns {
+            return (Known::Unclear, now_ns);
+        }
+        let (content_type, body) = (Some("application/json"), body.as_bytes());
+        let call = ApiCall { verb: Verb::Post, path, query: None, content_type, body };
+        let request = Request { message: Message::TronHttp(&call), traceparent: None, replayable: true, caller: None };
+        let ended = upstream::attempt(place, request, until_ns, now_ns).await;
+        now_ns = ended.at_ns;
+        let heard = ended.result.map_or(Known::Unclear, |incoming| {
+            let known = match incoming.status {
+                200..=299 => knows_tron(&incoming.buf[incoming.body.clone()], name),
+                _ => Known::Unclear,
+            };
+            place.buffers.give(incoming.buf);
+            known
+        });
+        match heard {
+            Known::Yes => return (Known::Yes, now_ns),
+            Known::Unclear => known = Known::Unclear,
+            Known::No => {}
+        }
+    }
+    (known, now_ns)
+}
+
+/// Whether an answer of TRON's HTTP API shows the transaction. A node that has none says `{}`.
+fn knows_tron(answer: &[u8], name: &Name) -> Known {
+    match serde_json::from_slice::<serde_json::Value>(answer) {
+        Ok(serde_json::Value::Object(members)) if members.is_empty() => Known::No,
+        Ok(answer) if answer["txID"].as_str().is_some_and(|id| id.eq_ignore_ascii_case(name.text())) => Known::Yes,
+        _ => Known::Unclear,
+    }
 }
 
 /// Whether a result shows the transaction, and not only some transaction.
@@ -128,5 +188,28 @@ mod tests {
         assert_eq!(said(Family::Evm, b"{\"code\":-32000,\"message\":7}"), Said::Other);
         assert_eq!(said(Family::Evm, b"{\"code\":-32000}"), Said::Other);
         assert_eq!(said(Family::Evm, b"{\"code\":-32000,\"message\":\"nonce too low\"}"), Said::Other);
+    }
+
+    #[test]
+    fn tron_shows_a_transaction_by_its_id() {
+        let name = Name("ab".into());
+        let tron = |answer: &[u8]| knows_tron(answer, &name);
+        assert_eq!(tron(b"{\"txID\":\"AB\",\"ret\":[]}"), Known::Yes);
+        assert_eq!((tron(b"{}"), tron(b" { } ")), (Known::No, Known::No));
+        for other in [&b""[..], b"[]", b"null", b"{\"txID\":\"ac\"}", b"{\"Error\":\"x\"}", b"this API is closed"] {
+            assert_eq!(tron(other), Known::Unclear, "{}", String::from_utf8_lossy(other));
+        }
+    }
+
+    #[test]
+    fn only_broadcasts_have_a_name() {
+        let of = |path, body: &'static [u8]| {
+            let call = ApiCall { verb: Verb::Post, path, query: None, content_type: None, body };
+            Name::of_broadcast(&call).map(|name| name.text().len())
+        };
+        let (json, hex) = (b"{\"raw_data_hex\":\"0a0101\"}", b"{\"transaction\":\"0a030a0101\"}");
+        assert_eq!((of(tron_http::BROADCAST, json), of(tron_http::BROADCAST_HEX, hex)), (Some(64), Some(64)));
+        assert_eq!((of(tron_http::BROADCAST, hex), of(tron_http::BROADCAST_HEX, json)), (None, None));
+        assert_eq!(of("/wallet/getaccount", json), None);
     }
 }

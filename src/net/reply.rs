@@ -3,14 +3,17 @@
 use crate::logic::batch::BatchHead;
 use crate::logic::explain::Trail;
 use crate::logic::fault::{Fault, HttpFault};
-use crate::logic::snapshot::{EndpointIx, GatewayIx, Snapshot};
+use crate::logic::snapshot::{EndpointIx, GatewayIx, Protocol, Snapshot};
 use crate::logic::units::MS;
 use crate::net::buffers::{Buffers, HEADROOM};
+use crate::net::coded::{GZIP_MIN_BYTES, zipped};
 use crate::net::exchange::Answer;
 use crate::net::look_up::Name;
 use crate::wire::hex;
-use crate::wire::http1_write::{Announced, Head, ResponseWriter};
+use crate::wire::http1_response::content_type;
+use crate::wire::http1_write::{Announced, AnswerCoding, Head, ResponseWriter};
 use crate::wire::jsonrpc::{write_answer_prefix, write_fault};
+use crate::wire::tron_http;
 
 /// Bytes that are ready to be written.
 #[derive(Debug)]
@@ -32,15 +35,27 @@ pub struct Frame<'a> {
     pub head_only: bool,
     /// The caller's own `X-Request-Id`, or one that was made.
     pub request_id: &'a str,
+    /// `Access-Control-Allow-Origin`.
+    pub cors: Option<&'a str>,
+    /// Whether large answers go out compressed: [`AnswerCoding::Gzip`] = to this client.
+    pub coding: AnswerCoding,
     /// More header lines, each with its CRLF.
     pub extra: &'a [u8],
+    /// In whose form Ringway's own errors are told.
+    pub protocol: Protocol,
 }
 
 impl<'a> Frame<'a> {
     fn head(self, status: u16, body: Option<usize>) -> ResponseWriter<'a> {
         let head = ResponseWriter::new(status, body.map(Announced::json));
-        let Frame { keep_alive, http11, request_id, extra, .. } = self;
-        ResponseWriter { keep_alive, http11, request_id: Some(request_id), extra, ..head }
+        let Frame { keep_alive, http11, request_id, cors, coding, extra, .. } = self;
+        // Whatever is compressed says so itself.
+        let coding = if coding == AnswerCoding::Fixed { coding } else { AnswerCoding::Plain };
+        ResponseWriter { keep_alive, http11, request_id: Some(request_id), cors, coding, extra, ..head }
+    }
+
+    fn zips(self, bytes: usize) -> bool {
+        self.coding == AnswerCoding::Gzip && bytes >= GZIP_MIN_BYTES
     }
 }
 
@@ -97,9 +112,9 @@ pub fn single(buffers: &Buffers, frame: Frame<'_>, id: &[u8], answer: Answer) ->
             buffers.give(front);
             reply
         }
-        Answer::Verbatim { mut buf, body } => {
+        Answer::Verbatim { mut buf, body, status, is_json, .. } => {
             let mut front = buffers.take(HEADROOM);
-            frame.head(200, Some(body.len())).write(&mut front);
+            verbatim_head(frame, &buf[..body.start], status, is_json, body.len()).write(&mut front);
             buf.truncate(body.end);
             let reply = in_front(buffers, buf, body.start, &front);
             buffers.give(front);
@@ -110,6 +125,36 @@ pub fn single(buffers: &Buffers, frame: Frame<'_>, id: &[u8], answer: Answer) ->
         }
         Answer::Silent | Answer::Abandoned => bare(buffers, frame, 204),
     }
+}
+
+/// The answer to a single Call, compressed if it is large and the client takes that.
+pub async fn single_coded(buffers: &Buffers, frame: Frame<'_>, id: &[u8], answer: Answer) -> Reply {
+    match answer {
+        Answer::Node { buf, value, is_error } if frame.zips(value.len()) => {
+            let mut prefix = Vec::new();
+            write_answer_prefix(&mut prefix, id, is_error);
+            let reply = zipped(buffers, frame.head(200, Some(0)), &[&prefix, &buf[value], b"}"]).await;
+            buffers.give(buf);
+            reply
+        }
+        Answer::Verbatim { buf, body, status, is_json, .. } if frame.zips(body.len()) => {
+            let head = verbatim_head(frame, &buf[..body.start], status, is_json, 0);
+            let reply = zipped(buffers, head, &[&buf[body]]).await;
+            buffers.give(buf);
+            reply
+        }
+        other => single(buffers, frame, id, other),
+    }
+}
+
+fn verbatim_head<'a>(frame: Frame<'a>, head: &'a [u8], status: u16, is_json: bool, bytes: usize) -> ResponseWriter<'a> {
+    let writer = frame.head(status, Some(bytes));
+    if is_json {
+        return writer;
+    }
+    // What is no JSON is told as the node told it.
+    let content_type = content_type(head).unwrap_or("text/plain");
+    ResponseWriter { body: Some(Announced { content_type, bytes }), ..writer }
 }
 
 /// Puts `front` right before `buf[at..]`.
@@ -137,8 +182,11 @@ pub fn fault(
 ) -> Reply {
     let mut buf = buffers.take(2 * HEADROOM + id.len());
     buf.resize(HEADROOM, 0);
-    write_fault(&mut buf, id, &fault, attempts, transaction);
-    let mut head = frame.head(fault.http_status(), Some(buf.len() - HEADROOM));
+    match frame.protocol {
+        Protocol::JsonRpc => write_fault(&mut buf, id, &fault, attempts, transaction),
+        Protocol::TronHttp => tron_http::write_fault(&mut buf, &fault, attempts, transaction),
+    }
+    let mut head = frame.head(fault.http_status(frame.protocol), Some(buf.len() - HEADROOM));
     head.retry_after_s = fault.retry_after_s();
     if let Fault::Http(HttpFault::MethodNotAllowed(allow)) = fault {
         head.allow = Some(allow);
@@ -170,8 +218,28 @@ pub fn bare(buffers: &Buffers, frame: Frame<'_>, status: u16) -> Reply {
     Reply { buf, from: 0 }
 }
 
+/// The answer to a page's question whether it may send what it wants to (the Fetch standard's preflight).
+/// `asked` are the headers that it wants to send: any may be, since none but `traceparent` crosses.
+pub fn preflight(buffers: &Buffers, frame: Frame<'_>, methods: &str, asked: &[&[u8]]) -> Reply {
+    let mut lines = Vec::new();
+    if frame.cors.is_some() {
+        let mut line = |name: &str, value: &[u8]| {
+            lines.extend_from_slice(name.as_bytes());
+            lines.extend_from_slice(value);
+            lines.extend_from_slice(b"\r\n");
+        };
+        line("Access-Control-Allow-Methods: ", methods.as_bytes());
+        asked.iter().for_each(|names| line("Access-Control-Allow-Headers: ", names));
+        line("Access-Control-Max-Age: ", b"7200");
+        line("Vary: ", b"Access-Control-Request-Headers");
+    }
+    let mut buf = buffers.take(HEADROOM + lines.len());
+    ResponseWriter { allow: Some(methods), ..Frame { extra: &lines, ..frame }.head(204, None) }.write(&mut buf);
+    Reply { buf, from: 0 }
+}
+
 /// Writes the head into the room that was left in front of the body.
-fn finish(buffers: &Buffers, mut buf: Vec<u8>, head: &ResponseWriter<'_>) -> Reply {
+pub fn finish(buffers: &Buffers, mut buf: Vec<u8>, head: &ResponseWriter<'_>) -> Reply {
     if let Some(from) = head.write_before(&mut buf[..HEADROOM]) {
         return Reply { buf, from };
     }
@@ -220,7 +288,7 @@ impl<'b> BatchReply<'b> {
                 self.buf.push(b'}');
                 self.buffers.give(buf);
             }
-            Answer::Verbatim { buf, body } => {
+            Answer::Verbatim { buf, body, .. } => {
                 self.room_for(body.len() + HEADROOM);
                 self.buf.extend_from_slice(&buf[body]);
                 self.buffers.give(buf);
@@ -247,16 +315,22 @@ impl<'b> BatchReply<'b> {
         }
     }
 
-    /// The whole reply.
-    pub fn finish(mut self, frame: Frame<'_>) -> Reply {
+    /// The whole reply, compressed if it is large and the client takes that.
+    pub async fn finish(mut self, frame: Frame<'_>) -> Reply {
         if self.head.answers == 0 {
             self.buffers.give(self.buf);
             return bare(self.buffers, frame, 204);
         }
         self.buf.push(b']');
-        let mut head = frame.head(self.head.status(), Some(self.buf.len() - HEADROOM));
+        let bytes = self.buf.len() - HEADROOM;
+        let mut head = frame.head(self.head.status(), Some(bytes));
         head.retry_after_s = self.head.retry_after_s;
-        finish(self.buffers, self.buf, &head)
+        if !frame.zips(bytes) {
+            return finish(self.buffers, self.buf, &head);
+        }
+        let reply = zipped(self.buffers, head, &[&self.buf[HEADROOM..]]).await;
+        self.buffers.give(self.buf);
+        reply
     }
 }
 
@@ -264,7 +338,16 @@ impl<'b> BatchReply<'b> {
 mod tests {
     use super::*;
 
-    const FRAME: Frame<'_> = Frame { keep_alive: true, http11: true, head_only: false, request_id: "r-1", extra: b"" };
+    const FRAME: Frame<'_> = Frame {
+        keep_alive: true,
+        http11: true,
+        head_only: false,
+        request_id: "r-1",
+        cors: None,
+        coding: AnswerCoding::Fixed,
+        extra: b"",
+        protocol: Protocol::JsonRpc,
+    };
 
     fn node(front: usize, value: &[u8]) -> Answer {
         let mut buf = vec![b'#'; front];
@@ -300,7 +383,7 @@ mod tests {
         batch.push(b"null", Answer::Silent);
         batch.push(b"2", node(300, &[b'9'; 100]));
         batch.push(b"3", Answer::Fault { fault: Fault::NoTarget, attempts: 0, transaction: None });
-        let reply = batch.finish(FRAME);
+        let reply = futures_util::FutureExt::now_or_never(batch.finish(FRAME)).unwrap();
         let body = text(&reply).split_once("\r\n\r\n").unwrap().1;
         let answers: Vec<serde_json::Value> = serde_json::from_str(body).unwrap();
         assert_eq!(answers.iter().map(|answer| answer["id"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3]);
@@ -315,7 +398,10 @@ mod tests {
         let buffers = Buffers::default();
         let mut batch = BatchReply::new(&buffers, 1_000);
         batch.push(b"null", Answer::Silent);
-        assert_eq!(text(&batch.finish(FRAME)), "HTTP/1.1 204 No Content\r\nX-Request-Id: r-1\r\n\r\n");
+        assert_eq!(
+            text(&futures_util::FutureExt::now_or_never(batch.finish(FRAME)).unwrap()),
+            "HTTP/1.1 204 No Content\r\nX-Request-Id: r-1\r\n\r\n"
+        );
     }
 
     #[test]

@@ -212,6 +212,29 @@ impl Watch {
         }
     }
 
+    /// A listening socket takes no new handshakes from now on; those under way come to their end and are accepted.
+    /// The kernel drops each SYN: its client sends it again after a second, to whoever listens by then.
+    pub fn no_new_handshakes(&self) {
+        let fd = self.fd.get();
+        if fd < 0 {
+            return;
+        }
+        // SAFETY: as in `cut`.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+        let step = |code: u32, jf: u8, k: u32| socket2::SockFilter::new(code as u16, 0, jf, k);
+        let [syn, syn_and_ack] = [0x02, 0x12];
+        // The flags are byte 13 of the TCP header. An ACK that ends a handshake has no SYN.
+        let filter = [
+            step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, 13),
+            step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, syn_and_ack),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, syn),
+            step(libc::BPF_RET | libc::BPF_K, 0, 0),
+            step(libc::BPF_RET | libc::BPF_K, 0, u32::MAX),
+        ];
+        // Where it is not to be had, connections made in the last moment are reset instead of delayed.
+        let _ = socket2::SockRef::from(&borrowed).attach_filter(&filter);
+    }
+
     /// Cuts the socket now: whatever waits on it ends.
     pub fn cut(&self, how: Cut) {
         let fd = self.fd.get();

@@ -3,7 +3,7 @@
 
 use crate::logic::routing::Entrances;
 use crate::logic::snapshot::Server;
-use crate::logic::units::{Nanos, SECOND};
+use crate::logic::units::{MS, Nanos, SECOND};
 use crate::net::buffers::Buffers;
 use crate::net::client_http;
 use crate::net::pool::Pool;
@@ -25,6 +25,22 @@ const SWEEP_MOST: usize = 64;
 /// that the connection ends. Closed at once, it would lose the request of a busy client that is on its way.
 pub const LAST_REQUEST_NS: Nanos = SECOND;
 
+/// So long a draining shard still accepts, without new handshakes: who was promised a connection gets one.
+const SETTLE_NS: Nanos = 50 * MS;
+
+/// How far a shard's listeners are on their way out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Door {
+    Open,
+    /// No new handshakes; what is in the queue is accepted.
+    Closing {
+        until_ns: Nanos,
+    },
+    /// Cut in this tick: an accept that had succeeded may not have been seen yet.
+    Cut,
+    Closed,
+}
+
 /// What one shard owns.
 pub struct Shard {
     /// Which one it is.
@@ -35,8 +51,7 @@ pub struct Shard {
     pub buffers: Buffers,
     /// Calls in flight.
     pub inflight: Cell<usize>,
-    /// Whether the tick has seen that this shard drains.
-    draining: Cell<bool>,
+    door: Cell<Door>,
     current: RefCell<Rc<Current>>,
     random: RefCell<Xoshiro256PlusPlus>,
     next_id: Cell<u64>,
@@ -131,8 +146,8 @@ impl Shard {
         let id = self.next_id();
         let client = Rc::new(Client { watch, idle: Cell::new(false) });
         self.clients.borrow_mut().insert(id, client.clone());
-        let live = self.current().live.clone();
-        let cells = self.cells(&live);
+        let current = self.current();
+        let cells = self.cells(&current.live);
         cells.clients.add(1);
         cells.accepted.add(1);
         Presence { shard: self.clone(), id, client }
@@ -158,14 +173,34 @@ impl Shard {
                 self.endpoint_cells(&current.live, at).connections.set(upstream.pool.open() as u64);
             }
         }
-        if self.world.lifecycle.phase() == Phase::Draining && !self.draining.replace(true) {
-            listeners.iter().for_each(|listener| listener.cut(Cut::Both));
-            let live = self.current().live.clone();
-            self.cells(&live).accepting.set(0);
-            let idle: Vec<_> = self.clients.borrow().values().filter(|client| client.idle.get()).cloned().collect();
-            idle.iter().for_each(|client| client.watch.hasten(now_ns + LAST_REQUEST_NS, now_ns));
+        if self.draining() {
+            self.close_the_door(now_ns, listeners);
         }
-        !(self.draining.get() && self.clients() == 0)
+        !(self.door.get() == Door::Closed && self.clients() == 0)
+    }
+
+    /// One step on the way out per tick. What has connected is served; closing a listener would reset its queue.
+    fn close_the_door(&self, now_ns: Nanos, listeners: &[Rc<Watch>]) {
+        match self.door.get() {
+            Door::Open => {
+                self.door.set(Door::Closing { until_ns: now_ns + SETTLE_NS });
+                listeners.iter().for_each(|listener| listener.no_new_handshakes());
+                self.cells(&self.current().live).accepting.set(0);
+                let idle: Vec<_> = self.clients.borrow().values().filter(|client| client.idle.get()).cloned().collect();
+                idle.iter().for_each(|client| client.watch.hasten(now_ns + LAST_REQUEST_NS, now_ns));
+            }
+            Door::Closing { until_ns } if until_ns <= now_ns => {
+                self.door.set(Door::Cut);
+                listeners.iter().for_each(|listener| listener.cut(Cut::Both));
+            }
+            Door::Cut => self.door.set(Door::Closed),
+            Door::Closing { .. } | Door::Closed => {}
+        }
+    }
+
+    /// Whether connections are still accepted.
+    fn accepts(&self) -> bool {
+        matches!(self.door.get(), Door::Open | Door::Closing { .. })
     }
 }
 
@@ -186,8 +221,7 @@ impl Presence {
 impl Drop for Presence {
     fn drop(&mut self) {
         self.shard.clients.borrow_mut().remove(&self.id);
-        let live = self.shard.current().live.clone();
-        self.shard.cells(&live).clients.sub(1);
+        self.shard.cells(&self.shard.current().live).clients.sub(1);
     }
 }
 
@@ -200,7 +234,7 @@ pub fn run(index: usize, world: Arc<World>, mut ring: Ring, listeners: Vec<std::
         world,
         buffers: Buffers::default(),
         inflight: Cell::new(0),
-        draining: Cell::new(false),
+        door: Cell::new(Door::Open),
         current: RefCell::new(current),
         random: RefCell::new(Xoshiro256PlusPlus::from_seed(seed())),
         next_id: Cell::new(1),
@@ -217,8 +251,7 @@ pub fn run(index: usize, world: Arc<World>, mut ring: Ring, listeners: Vec<std::
                 Err(error) => tracing::error!(shard = index, %error, "a listener could not join the ring"),
             }
         }
-        let live = shard.current().live.clone();
-        shard.cells(&live).accepting.set(1);
+        shard.cells(&shard.current().live).accepting.set(1);
         let swept_ns = Cell::new(ring::now());
         ring::tick(|now_ns| shard.each_tick(now_ns, &swept_ns, &watches)).await;
     });
@@ -231,7 +264,7 @@ fn accept(shard: Rc<Shard>, listener: Listener, share: usize) {
             let (open, admit, serve) = (shard.clone(), shard.clone(), shard);
             listener
                 .accept_all(
-                    || !open.draining(),
+                    || open.accepts(),
                     || admit.clients() < share,
                     |stream, peer| {
                         let (shard, panicked) = (serve.clone(), serve.clone());
@@ -250,8 +283,7 @@ fn accept(shard: Rc<Shard>, listener: Listener, share: usize) {
 
 impl Shard {
     fn note_panic(&self) {
-        let live = self.current().live.clone();
-        self.cells(&live).panics.add(1);
+        self.cells(&self.current().live).panics.add(1);
     }
 }
 

@@ -3,7 +3,8 @@
 //! Nothing is decided here beyond framing: what came back is judged by `logic::verdict`.
 
 use crate::logic::fault::Reason;
-use crate::logic::snapshot::Endpoint;
+use crate::logic::snapshot::{Endpoint, Protocol};
+use crate::logic::tron_http::ApiCall;
 use crate::logic::units::{Nanos, SECOND};
 use crate::logic::verdict::Broke;
 use crate::net::buffers::{Buffers, HEADROOM};
@@ -14,7 +15,7 @@ use crate::shared::counters::EndpointCells;
 use crate::wire::http1::{HEADERS_MAX, HeadLimits};
 use crate::wire::http1_chunked::Chunked;
 use crate::wire::http1_response::{BodyFraming, ResponseHead, RetryAfter, response_head};
-use crate::wire::http1_write::{Head, RequestTemplate, RequestWriter};
+use crate::wire::http1_write::{ApiRequestWriter, Head, RequestTemplate, RequestWriter};
 use crate::wire::jsonrpc;
 use std::io;
 use std::net::SocketAddr;
@@ -30,15 +31,27 @@ const SMALL_RESPONSE: usize = 4 << 10;
 /// A body of a declared length up to this is given its whole buffer at once; a longer one must arrive first.
 const TRUSTED_LENGTH: usize = 1 << 20;
 
+/// What is asked.
+#[derive(Clone, Copy)]
+pub enum Message<'a> {
+    /// A Call of JSON-RPC, in an envelope of our own.
+    JsonRpc {
+        /// The id; `None` = a notification.
+        id: Option<u64>,
+        /// The decoded method name.
+        method: &'a str,
+        /// The caller's `params`, byte for byte.
+        params: Option<&'a [u8]>,
+    },
+    /// A request of TRON's HTTP API, as it came.
+    TronHttp(&'a ApiCall<'a>),
+}
+
 /// What goes up.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// The id; `None` = a notification.
-    pub id: Option<u64>,
-    /// The decoded method name.
-    pub method: &'a str,
-    /// The caller's `params`, byte for byte.
-    pub params: Option<&'a [u8]>,
+    /// What is asked.
+    pub message: Message<'a>,
     /// The caller's `traceparent`.
     pub traceparent: Option<&'a str>,
     /// Whether the same bytes may be sent a second time.
@@ -111,7 +124,33 @@ pub fn template(endpoint: &Endpoint) -> Box<[u8]> {
         gzip: false,
         headers: &headers,
     };
-    template.build()
+    match endpoint.protocol {
+        Protocol::JsonRpc => template.build(),
+        Protocol::TronHttp => template.build_fields(),
+    }
+}
+
+/// The bytes of a request, in a buffer.
+fn written(place: Place<'_>, request: Request<'_>) -> Vec<u8> {
+    let (template, traceparent) = (&place.upstream.template, request.traceparent);
+    match request.message {
+        Message::JsonRpc { id, method, params } => {
+            let body_bytes = jsonrpc::request_len(id, method, params);
+            let head = RequestWriter { template, body_bytes, traceparent };
+            let mut out = place.buffers.take(head.bytes() + body_bytes);
+            head.write(&mut out);
+            jsonrpc::write_request(&mut out, id, method, params);
+            out
+        }
+        Message::TronHttp(call) => {
+            let base = place.endpoint.url.path_and_query.reveal();
+            let head = ApiRequestWriter { fields: template, base, call, traceparent };
+            let mut out = place.buffers.take(head.bytes() + call.body.len());
+            head.write(&mut out);
+            out.extend_from_slice(call.body);
+            out
+        }
+    }
 }
 
 /// Makes one attempt.
@@ -235,11 +274,7 @@ async fn converse(
     now_ns: Nanos,
 ) -> Result<(Incoming, bool), Lost> {
     stream.arm(until_ns, Cut::Both, now_ns);
-    let body_bytes = jsonrpc::request_len(request.id, request.method, request.params);
-    let head = RequestWriter { template: &place.upstream.template, body_bytes, traceparent: request.traceparent };
-    let mut out = place.buffers.take(head.bytes() + body_bytes);
-    head.write(&mut out);
-    jsonrpc::write_request(&mut out, request.id, request.method, request.params);
+    let out = written(place, request);
     let length = out.len();
     let (wrote, out) = stream.write(out, 0, length, None).await;
     place.buffers.give(out);

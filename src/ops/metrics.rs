@@ -32,7 +32,7 @@ fn label(text: &str) -> String {
 fn calls(out: &mut String, live: &Live) {
     family(out, "ringway_calls_total", "counter", "Calls by how they ended; route is empty if none was reached.");
     for_each_route(live, |gateway, route, at, row| {
-        let table = live.snapshot.methods.table(live.snapshot.gateways[at].family);
+        let table = live.snapshot.gateways[at].table(&live.snapshot.methods);
         for method in live.method_ids(at) {
             let shards = || live.counters.routes[at][row].iter().filter_map(|shard| shard.method(method));
             if shards().next().is_none() {

@@ -88,7 +88,7 @@ pub struct RequestHead<'b> {
 
 impl<'b> RequestHead<'b> {
     /// All fields in order, names as sent. For fields that few requests carry: walks the head again.
-    pub fn fields(&self) -> impl Iterator<Item = (&'b [u8], &'b [u8])> {
+    pub fn fields(&self) -> impl DoubleEndedIterator<Item = (&'b [u8], &'b [u8])> {
         let lines = self.field_lines.split(|&byte| byte == b'\n');
         lines.filter_map(|line| {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -98,7 +98,7 @@ impl<'b> RequestHead<'b> {
     }
 
     /// The values of the fields with this name, in order, however it is spelled.
-    pub fn values(&self, name: &str) -> impl Iterator<Item = &'b [u8]> {
+    pub fn values(&self, name: &str) -> impl DoubleEndedIterator<Item = &'b [u8]> {
         self.fields().filter(move |(field, _)| field.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
     }
 }

@@ -3,7 +3,9 @@
 use std::mem::MaybeUninit;
 use std::time::UNIX_EPOCH;
 
-use super::http1::{BadHttp, Coding, Declared, FramingFields, HEADERS_MAX, HeadLimits, digits, fault_of, head_end};
+use super::http1::{
+    BadHttp, Coding, Declared, FramingFields, HEADERS_MAX, HeadLimits, digits, fault_of, head_end, trim,
+};
 
 /// What ends the body of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +87,18 @@ pub fn response_head(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<
     let (framing, clean) = body(status, declared)?;
     let keep_alive = clean && fields.keep_alive(http11);
     Ok(Some(ResponseHead { head_len: end, status, framing, keep_alive, retry_after, content_encoding }))
+}
+
+/// The `Content-Type` in a head that was read before; for the few answers that go out as they came.
+pub fn content_type(head: &[u8]) -> Option<&str> {
+    let mut fields = head.split(|&byte| byte == b'\n').filter_map(|line| {
+        let (name, value) = line.split_at_checked(memchr::memchr(b':', line)?)?;
+        name.eq_ignore_ascii_case(b"content-type").then_some(trim(value.get(1..)?.trim_ascii_end()))
+    });
+    // Interim heads stand before the real one.
+    let value = fields.next_back()?;
+    let plain = !value.is_empty() && value.iter().all(|&byte| byte == b' ' || byte.is_ascii_graphic());
+    std::str::from_utf8(value).ok().filter(|_| plain)
 }
 
 /// The framing, and whether the connection is in a known state after the body.
@@ -302,6 +316,17 @@ mod tests {
                 prop_assert!(memchr::memchr_iter(b'\n', &bytes[..head.head_len]).all(|at| bytes[at - 1] == b'\r'));
             }
             let _ = response_head(&bytes, scanned, &LIMITS);
+        }
+    }
+
+    #[test]
+    fn the_type_of_a_body_is_found_again() {
+        let of =
+            |fields: &str| content_type(format!("\0\0HTTP/1.1 405 No\r\n{fields}\r\n").as_bytes()).map(str::to_owned);
+        assert_eq!(of("A: b\r\ncontent-TYPE:  text/html; charset=x \r\n").as_deref(), Some("text/html; charset=x"));
+        assert_eq!(of("Content-Type: a/b\r\n\r\nHTTP/1.1 200\r\nContent-Type: c/d\r\n").as_deref(), Some("c/d"));
+        for none in ["", "Content-Type:\r\n", "Content-Type: \u{e9}\r\n", "Content-Typ: a/b\r\n", "Content-Type\r\n"] {
+            assert_eq!(of(none), None, "{none}");
         }
     }
 }

@@ -4,6 +4,7 @@
 //! so that it can go right in front of a body that is already there, and the same bytes in both ways.
 
 use super::http1::{is_tchar, is_value_char};
+use crate::logic::tron_http::{ApiCall, Verb};
 
 /// `Content-Type` of everything that speaks JSON.
 pub const JSON: &str = "application/json";
@@ -58,6 +59,17 @@ impl Announced<'static> {
     }
 }
 
+/// Whether an answer's coding depends on what the client takes, and which one it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerCoding {
+    /// It is as it is, whoever asks.
+    Fixed,
+    /// As it is, but another client might get it in gzip.
+    Plain,
+    /// In gzip.
+    Gzip,
+}
+
 /// The head of a response to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseWriter<'a> {
@@ -75,6 +87,10 @@ pub struct ResponseWriter<'a> {
     pub allow: Option<&'a str>,
     /// `X-Request-Id`; left out if it is not visible ASCII.
     pub request_id: Option<&'a str>,
+    /// `Access-Control-Allow-Origin`, with what belongs to it.
+    pub cors: Option<&'a str>,
+    /// What is said about the body's coding.
+    pub coding: AnswerCoding,
     /// More fields, as whole lines with their CRLFs.
     pub extra: &'a [u8],
 }
@@ -90,6 +106,8 @@ impl<'a> ResponseWriter<'a> {
             retry_after_s: None,
             allow: None,
             request_id: None,
+            cors: None,
+            coding: AnswerCoding::Fixed,
             extra: b"",
         }
     }
@@ -129,6 +147,15 @@ impl Head for ResponseWriter<'_> {
         }
         if let Some(id) = self.request_id.filter(|id| id.bytes().all(|byte| byte.is_ascii_graphic())) {
             field(put, b"X-Request-Id: ", id.as_bytes());
+        }
+        if let Some(origin) = self.cors {
+            field(put, b"Access-Control-Allow-Origin: ", origin.as_bytes());
+            put(b"Access-Control-Expose-Headers: Retry-After, X-Request-Id\r\nVary: Origin\r\n");
+        }
+        match self.coding {
+            AnswerCoding::Fixed => {}
+            AnswerCoding::Plain => put(b"Vary: Accept-Encoding\r\n"),
+            AnswerCoding::Gzip => put(b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"),
         }
         debug_assert!(self.extra.is_empty() || self.extra.ends_with(b"\r\n"), "extra holds whole lines");
         put(self.extra);
@@ -243,21 +270,34 @@ impl RequestTemplate<'_> {
             put(b"/");
         }
         field(&mut put, &visible_part(self.path_and_query), b" HTTP/1.1");
-        field(&mut put, b"Host: ", &visible_part(self.authority));
-        if !self.overrides("User-Agent") {
-            field(&mut put, b"User-Agent: ", self.user_agent.as_bytes());
-        }
-        if !self.overrides("Accept") {
-            field(&mut put, b"Accept: ", JSON.as_bytes());
-        }
-        field(&mut put, b"Accept-Encoding: ", if self.gzip { b"gzip" } else { b"identity" });
-        field(&mut put, b"Content-Type: ", JSON.as_bytes());
-        for (name, value) in self.headers.iter().filter(|(name, value)| may_set(name, value)) {
-            put(name.as_bytes());
-            field(&mut put, b": ", value.as_bytes());
-        }
+        self.fields(Some(JSON), &mut put);
         put(b"Content-Length: ");
         out.into_boxed_slice()
+    }
+
+    /// The fields that every request to an API has in common; [`ApiRequestWriter`] writes what is around them.
+    pub fn build_fields(&self) -> Box<[u8]> {
+        let mut out = Vec::new();
+        self.fields(None, &mut |piece| out.extend_from_slice(piece));
+        out.into_boxed_slice()
+    }
+
+    fn fields(&self, content_type: Option<&str>, put: &mut impl FnMut(&[u8])) {
+        field(put, b"Host: ", &visible_part(self.authority));
+        if !self.overrides("User-Agent") {
+            field(put, b"User-Agent: ", self.user_agent.as_bytes());
+        }
+        if !self.overrides("Accept") {
+            field(put, b"Accept: ", JSON.as_bytes());
+        }
+        field(put, b"Accept-Encoding: ", if self.gzip { b"gzip" } else { b"identity" });
+        if let Some(content_type) = content_type {
+            field(put, b"Content-Type: ", content_type.as_bytes());
+        }
+        for (name, value) in self.headers.iter().filter(|(name, value)| may_set(name, value)) {
+            put(name.as_bytes());
+            field(put, b": ", value.as_bytes());
+        }
     }
 
     fn overrides(&self, wanted: &str) -> bool {
@@ -298,11 +338,57 @@ impl Head for RequestWriter<'_> {
     }
 }
 
+/// The head of a request to an API of an upstream: what the caller asked, behind the Endpoint's own path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ApiRequestWriter<'a> {
+    /// From [`RequestTemplate::build_fields`].
+    pub fields: &'a [u8],
+    /// Path and query of the Endpoint's URL: the path goes in front of the caller's, and so does the query.
+    pub base: &'a str,
+    /// The request.
+    pub call: &'a ApiCall<'a>,
+    /// The client's `traceparent`, as `http1_request` let it through.
+    pub traceparent: Option<&'a str>,
+}
+
+impl Head for ApiRequestWriter<'_> {
+    fn pieces(&self, put: &mut impl FnMut(&[u8])) {
+        let ApiCall { verb, path, query, content_type, body } = *self.call;
+        let (base, own) = match self.base.split_once('?') {
+            Some((base, own)) => (base, Some(own).filter(|own| !own.is_empty())),
+            None => (self.base, None),
+        };
+        put(verb.word().as_bytes());
+        put(b" ");
+        put(base.trim_end_matches('/').as_bytes());
+        put(path.as_bytes());
+        for (query, before) in [(own, &b"?"[..]), (query, if own.is_some() { b"&" } else { b"?" })] {
+            if let Some(query) = query {
+                put(before);
+                put(query.as_bytes());
+            }
+        }
+        put(b" HTTP/1.1\r\n");
+        put(self.fields);
+        if let Some(content_type) = content_type {
+            field(put, b"Content-Type: ", content_type.as_bytes());
+        }
+        // A GET without a body announces none (RFC 9110, 8.6).
+        if verb == Verb::Post || !body.is_empty() {
+            number(put, b"Content-Length: ", body.len() as u64);
+        }
+        if let Some(traceparent) = self.traceparent {
+            field(put, b"traceparent: ", traceparent.as_bytes());
+        }
+        put(b"\r\n");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::wire::http1::HeadLimits;
-    use crate::wire::http1_request::{ContentType, Framing, Verb, request_head};
+    use crate::wire::http1_request::{ContentType, Framing, Verb as Method, request_head};
     use crate::wire::http1_response::{BodyFraming, RetryAfter, response_head};
 
     const LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, headers: 100 };
@@ -407,7 +493,7 @@ mod tests {
             )
         );
         let read = request_head(written.as_bytes(), 0, &LIMITS).unwrap().unwrap();
-        assert_eq!((read.verb, read.path, read.query), (Verb::Post, "/v3/key", Some("x=1")));
+        assert_eq!((read.verb, read.path, read.query), (Method::Post, "/v3/key", Some("x=1")));
         assert_eq!((read.framing, read.content_type), (Framing::Length(1234), ContentType::Json));
         assert_eq!((read.host, read.traceparent), (Some("node:8545"), Some(TRACE)));
         assert!(request(TEMPLATE, None).ends_with("Content-Length: 1234\r\n\r\n"));
@@ -445,5 +531,46 @@ mod tests {
         assert_eq!(line(""), "POST / HTTP/1.1");
         assert_eq!(line("?key=1"), "POST /?key=1 HTTP/1.1");
         assert_eq!(line("/a b\r\nX: y"), "POST /abX:y HTTP/1.1");
+    }
+
+    fn api(base: &str, call: &ApiCall<'_>) -> String {
+        let fields = RequestTemplate { headers: &[("X-Key", "k"), ("Content-Type", "a/b")], ..TEMPLATE }.build_fields();
+        text(&ApiRequestWriter { fields: &fields, base, call, traceparent: Some(TRACE) })
+    }
+
+    #[test]
+    fn a_request_of_an_api_goes_behind_the_endpoints_own_path_and_query() {
+        let call = ApiCall {
+            verb: Verb::Post,
+            path: "/wallet/getaccount",
+            query: Some("a=1&&b"),
+            content_type: Some("application/json; charset=utf-8"),
+            body: b"{}",
+        };
+        let written = api("/key/?own=1", &call);
+        assert_eq!(
+            written,
+            format!(
+                "POST /key/wallet/getaccount?own=1&a=1&&b HTTP/1.1\r\nHost: node:8545\r\nUser-Agent: ringway/1\r\n\
+                 Accept: application/json\r\nAccept-Encoding: identity\r\nX-Key: k\r\n\
+                 Content-Type: application/json; charset=utf-8\r\nContent-Length: 2\r\ntraceparent: {TRACE}\r\n\r\n"
+            )
+        );
+        let read = request_head(written.as_bytes(), 0, &LIMITS).unwrap().unwrap();
+        assert_eq!((read.verb, read.path, read.framing), (Method::Post, "/key/wallet/getaccount", Framing::Length(2)));
+    }
+
+    #[test]
+    fn a_request_of_an_api_says_nothing_that_its_caller_did_not() {
+        let call = ApiCall { verb: Verb::Get, path: "/wallet/getnowblock", query: None, content_type: None, body: b"" };
+        let written = api("/", &call);
+        assert!(written.starts_with("GET /wallet/getnowblock HTTP/1.1\r\n"), "{written}");
+        assert!(!written.contains("Content-"), "{written}");
+        let line = |base, query| api(base, &ApiCall { query, ..call }).lines().next().unwrap_or_default().to_owned();
+        assert_eq!(line("/?", Some("")), "GET /wallet/getnowblock? HTTP/1.1");
+        assert_eq!(line("/a/b", None), "GET /a/b/wallet/getnowblock HTTP/1.1");
+        assert_eq!(line("/?k", None), "GET /wallet/getnowblock?k HTTP/1.1");
+        assert!(api("/", &ApiCall { verb: Verb::Post, ..call }).contains("\r\nContent-Length: 0\r\n"));
+        assert!(api("/", &ApiCall { body: b"{}", ..call }).contains("\r\nContent-Length: 2\r\n"));
     }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 pub const RESPONSE_DEPTH_MAX: usize = 10_000;
 
 /// What java-tron says when it is busy, in an object that is no JSON-RPC answer.
-const TRON_BUSY: &[u8] = b"lack of computing resources";
+pub(super) const TRON_BUSY: &[u8] = b"lack of computing resources";
 
 /// What the body of an upstream's answer is. Ranges are places in that body.
 #[derive(Debug, Clone, PartialEq, Eq)]

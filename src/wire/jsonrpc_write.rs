@@ -57,6 +57,12 @@ pub fn write_fault(out: &mut Vec<u8>, id: &[u8], fault: &Fault, attempts: u32, t
     out.extend_from_slice(itoa::Buffer::new().format(fault.code()).as_bytes());
     out.extend_from_slice(b",\"message\":");
     quote(out, fault.message());
+    write_fault_data(out, fault, attempts, transaction);
+    out.extend_from_slice(b"}}");
+}
+
+/// Appends `,"data":{…}`, which both protocols have.
+pub(super) fn write_fault_data(out: &mut Vec<u8>, fault: &Fault, attempts: u32, transaction: Option<&str>) {
     out.extend_from_slice(b",\"data\":{\"source\":\"ringway\",\"attempts\":");
     write_number(out, u64::from(attempts));
     if let Some(reason) = fault.reason() {
@@ -71,7 +77,7 @@ pub fn write_fault(out: &mut Vec<u8>, id: &[u8], fault: &Fault, attempts: u32, t
         out.extend_from_slice(b",\"transaction_hash\":");
         quote(out, transaction);
     }
-    out.extend_from_slice(b"}}}");
+    out.push(b'}');
 }
 
 /// The wait in whole milliseconds, rounded up; there is one exactly where the fault has a `Retry-After`.

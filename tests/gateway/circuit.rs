@@ -27,7 +27,8 @@ fn until_served(client: &mut Client) {
     }
 }
 
-struct OnDrop<F: Fn()>(F);
+/// Does something whatever happens before.
+pub struct OnDrop<F: Fn()>(pub F);
 
 impl<F: Fn()> Drop for OnDrop<F> {
     fn drop(&mut self) {

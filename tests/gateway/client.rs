@@ -152,7 +152,12 @@ impl Client {
         while self.buf.len() < end + length {
             assert!(self.read(), "closed in a body: {head}{:?}", String::from_utf8_lossy(&self.buf[end..]));
         }
-        let body = String::from_utf8(self.buf[end..end + length].to_vec()).unwrap();
+        let body = &self.buf[end..end + length];
+        let body = match header_values(&head, "content-encoding").first().map(String::as_str) {
+            Some("gzip") => std::io::read_to_string(flate2::bufread::GzDecoder::new(body)).unwrap(),
+            None => String::from_utf8(body.to_vec()).unwrap(),
+            other => panic!("{other:?}: {head}"),
+        };
         self.buf.drain(..end + length);
         Some(Response { status, head, body })
     }

@@ -71,3 +71,25 @@ fn a_request_id_is_echoed_or_made_and_does_not_go_up() {
     assert_eq!(made.len(), 4, "each has its own");
     assert!(node.seen().iter().all(|seen| seen.header("X-Request-Id").is_none()));
 }
+
+#[test]
+fn behind_a_proxy_the_caller_and_not_the_proxy_must_be_trusted() {
+    let node = Upstream::answering("1");
+    let told = |server: &str, field: &str| {
+        let gateway = Setup::of(&[&node]).server(server).start();
+        let mut client = gateway.connect();
+        client.post("/eth", &["Ringway-Explain: 1", field], call_body("1", "eth_call", "[]"));
+        client.response().header("Ringway-Trail").is_some()
+    };
+    let behind = "trusted_proxies = [\"127.0.0.0/8\", \"10.0.0.0/8\"]";
+    assert!(!told(behind, "X-Forwarded-For: 203.0.113.7"));
+    assert!(!told(behind, "X-Forwarded-For: 127.0.0.1, 203.0.113.7"), "what a caller wrote itself");
+    assert!(!told(behind, "X-Forwarded-For: 203.0.113.7, 10.0.0.3"));
+    assert!(!told(behind, "X-Forwarded-For: [2001:db8::1]:1234"));
+    assert!(told(behind, "X-Forwarded-For: 127.0.0.9"));
+    assert!(told(behind, "X-Nothing: 1"));
+    let listed = format!("{behind}\nexplain_from = [\"203.0.113.0/24\"]");
+    assert!(told(&listed, "X-Forwarded-For: 198.51.100.1, 203.0.113.7:4711"));
+    assert!(!told(&listed, "X-Forwarded-For: 203.0.113.7, 198.51.100.1"));
+    assert!(told("trusted_proxies = []", "X-Forwarded-For: 203.0.113.7"), "nobody is asked to believe it");
+}

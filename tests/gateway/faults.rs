@@ -235,3 +235,26 @@ fn priority_goes_in_the_order_of_the_file() {
     gate.open();
     clients.iter_mut().for_each(|client| client.response().assert_result("1", "\"slow\""));
 }
+
+#[test]
+fn what_a_node_said_when_it_refused_hides_no_unknown_outcome() {
+    let behind = Upstream::start(|seen| Reply::error(seen, 200, r#"{"code":-32005,"message":"Node is behind"}"#));
+    let lost = Upstream::start(|_| Reply::close());
+    let place = "chain = \"solana\"\nnetwork = \"mainnet\"";
+    let endpoint = |id: &str, node: &Upstream| {
+        format!("[[endpoint]]\nid = \"{id}\"\n{place}\nurl = \"http://{}\"\n", node.address)
+    };
+    let gateway = Setup::of(&[&lost])
+        .no_circuit()
+        .raw(&(endpoint("behind", &behind) + &endpoint("lost", &lost)))
+        .raw(&format!("[[gateway]]\nid = \"sol\"\npath = \"/sol\"\n{place}"))
+        .raw("[[gateway.route]]\nid = \"default\"\ntargets = [\"behind\", \"lost\"]")
+        .start();
+    // Behind, it did not run it; the other may have.
+    for method in ["requestAirdrop", "acme_unknown"] {
+        gateway.post_to("/sol", call_body("1", method, "[]")).assert_fault(200, "1", -32054);
+    }
+    let answer = gateway.post_to("/sol", call_body("1", "getBalance", "[]"));
+    assert_eq!(answer.code(), -32005, "a query has no effect that could be hidden");
+    assert_eq!((behind.count(), lost.count()), (3, 3));
+}

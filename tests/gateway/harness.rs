@@ -1,7 +1,9 @@
 //! Starts the built binary with a configuration of a test's own, and ends it.
 
 pub use super::client::{Client, Response, call_body, notification_body, request};
-pub use super::upstream::{ClosedPort, FullPort, Gate, PATIENCE, Reply, Seen, Upstream, error_body, result_body};
+pub use super::upstream::{
+    ClosedPort, FullPort, Gate, HeldPort, PATIENCE, Reply, Seen, Upstream, error_body, result_body,
+};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -13,6 +15,7 @@ use std::time::{Duration, Instant};
 
 /// A configuration: Endpoints `a`, `b`, `c` ... and one Gateway `eth` on `/eth` whose default Route has them all.
 pub struct Setup {
+    listen: SocketAddr,
     shards: usize,
     server: String,
     sections: String,
@@ -21,6 +24,7 @@ pub struct Setup {
     route: String,
     targets: Option<String>,
     more: String,
+    tron: bool,
 }
 
 impl Setup {
@@ -29,6 +33,7 @@ impl Setup {
         let ids = ('a'..='z').map(String::from);
         let urls = addresses.iter().map(|address| format!("url = \"http://{address}\"\n"));
         Setup {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             shards: 2,
             server: String::new(),
             sections: String::new(),
@@ -37,12 +42,25 @@ impl Setup {
             route: String::new(),
             targets: None,
             more: String::new(),
+            tron: false,
         }
+    }
+
+    /// All of it speaks TRON's HTTP API; the first Gateway is `tron` on `/tron`.
+    pub fn tron(mut self) -> Setup {
+        self.tron = true;
+        self
     }
 
     /// Endpoints at these upstreams.
     pub fn of(upstreams: &[&Upstream]) -> Setup {
         Setup::at(&upstreams.iter().map(|upstream| upstream.address).collect::<Vec<_>>())
+    }
+
+    /// A port that is known before.
+    pub fn listen(mut self, address: SocketAddr) -> Setup {
+        self.listen = address;
+        self
     }
 
     /// Another number of shards than two.
@@ -126,13 +144,19 @@ impl Setup {
             .iter()
             .map(|(id, own)| format!("[[endpoint]]\nid = \"{id}\"\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n{own}"))
             .collect();
-        format!(
-            "[server]\nlisten = [\"127.0.0.1:0\"]\nadmin = \"127.0.0.1:0\"\nshards = {}\ndriver = \"{driver}\"\n{}\n\
+        let text = format!(
+            "[server]\nlisten = [\"{}\"]\nadmin = \"127.0.0.1:0\"\nshards = {}\ndriver = \"{driver}\"\n{}\n\
              [log]\nformat = \"json\"\n{}\n{endpoints}\n\
              [[gateway]]\nid = \"eth\"\npath = \"/eth\"\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n{}\
              [[gateway.route]]\nid = \"default\"\ntargets = {targets}\n{}\n{}",
-            self.shards, self.server, self.sections, self.gateway, self.route, self.more
-        )
+            self.listen, self.shards, self.server, self.sections, self.gateway, self.route, self.more
+        );
+        match self.tron {
+            true => text
+                .replace("id = \"eth\"\npath = \"/eth\"", "id = \"tron\"\npath = \"/tron\"")
+                .replace("chain = \"ethereum\"", "chain = \"tron\"\nprotocol = \"tron-http\""),
+            false => text,
+        }
     }
 }
 
@@ -170,7 +194,8 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    fn start(config: &str) -> Gateway {
+    /// Starts one with this configuration.
+    pub fn start(config: &str) -> Gateway {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("ringway-gateway-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
@@ -244,6 +269,11 @@ impl Gateway {
         let mut client = Client::connect(self.admin);
         client.send(format!("POST {target} HTTP/1.1\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len()));
         client.response()
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// All metrics as of now.

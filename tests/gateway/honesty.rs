@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// A legacy transaction (the example of EIP-155) and its hash.
-const RAW: &str = "0xf86c098504a817c800825208943535353535353535353535353535353535353535880de0b6b3a76400008025a0\
+pub const RAW: &str = "0xf86c098504a817c800825208943535353535353535353535353535353535353535880de0b6b3a76400008025a0\
                    28ef61340bd939bc2195fe537567866003e1a15d3c71ff63e1590620aa636276a067cbe9d8997f761aecb703304b3800cc\
                    f555c9f3dc64214b297fb1966a3b6d83";
 
-fn hash() -> String {
+/// Its hash.
+pub fn hash() -> String {
     let params = format!("[\"{RAW}\"]");
     let hash = ringway::wire::evm_tx::transaction_hash(params.as_bytes()).expect("a well-formed transaction");
     String::from_utf8(ringway::wire::evm_tx::hash_text(&hash).to_vec()).unwrap()

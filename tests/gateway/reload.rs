@@ -1,12 +1,13 @@
 //! SIGHUP: the new file is taken whole, or nothing changes; nobody who is being served notices.
 
-use super::harness::{Setup, Upstream, call_body};
+use super::circuit::OnDrop;
+use super::harness::{Gateway, Setup, Upstream, call_body};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Asks until the answer is as wanted: a shard takes a new Snapshot within a tick.
 #[track_caller]
-fn until_answered_by(gateway: &super::harness::Gateway, result: &str) {
+fn until_answered_by(gateway: &Gateway, result: &str) {
     let until = Instant::now() + super::harness::PATIENCE;
     while gateway.call("eth_call", "[]").result() != result {
         assert!(Instant::now() < until, "never answered {result}");
@@ -45,18 +46,13 @@ fn a_connection_that_waits_takes_the_new_file_for_its_next_request() {
 }
 
 #[test]
-fn a_broken_file_changes_nothing_and_says_what_is_wrong() {
+fn all_that_is_wrong_with_a_file_is_said_at_once() {
     let a = Upstream::answering("1");
     let gateway = Setup::of(&[&a]).start();
-    for _ in 0..20 {
-        assert!(!gateway.reload(&Setup::of(&[&a]).targets("[\"nobody\"]").route("max_attemps = 2")));
-        assert!(!gateway.reload_text("[server\nlisten = 3"));
-        assert_eq!(gateway.call("eth_call", "[]").result(), "1");
-    }
+    assert!(!gateway.reload(&Setup::of(&[&a]).targets("[\"nobody\"]").route("max_attemps = 2")));
+    assert_eq!(gateway.call("eth_call", "[]").result(), "1");
     let log = gateway.log();
-    assert!(log.contains("nobody") && log.contains("max_attempts"), "{log}");
-    assert!(log.contains("nothing changed"), "{log}");
-    assert!(gateway.reload(&Setup::of(&[&a])), "a mended file is taken");
+    assert!(log.contains("nobody") && log.contains("max_attempts") && log.contains("nothing changed"), "{log}");
 }
 
 #[test]
@@ -70,37 +66,92 @@ fn what_needs_a_restart_is_refused_by_name() {
     assert_eq!(gateway.call("eth_call", "[]").result(), "1");
 }
 
-#[test]
-fn no_request_is_lost_while_files_change() {
-    let (a, b) = (Upstream::answering("1"), Upstream::answering("2"));
-    let setup = || Setup::of(&[&a, &b]);
-    let gateway = setup().targets("[\"a\"]").start();
+/// Callers that ask all the time, over connections that they keep and over fresh ones; each answer must come.
+fn under_load(gateway: &Gateway, change: impl FnOnce(&AtomicUsize)) -> usize {
     let (over, asked) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
+        for caller in 0..6 {
+            let (over, asked) = (&over, &asked);
+            scope.spawn(move || {
                 let mut client = gateway.connect();
                 while !over.load(Ordering::Relaxed) {
-                    let result = client.ask(call_body("7", "eth_call", "[]")).result();
+                    if caller >= 4 {
+                        client = gateway.connect();
+                    }
+                    let method = ["eth_call", "eth_sendTransaction"][caller % 2];
+                    let result = client.ask(call_body("7", method, "[]")).result();
                     assert!(result == "1" || result == "2", "{result}");
                     asked.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
-        for round in 0..100 {
-            let target = if round % 2 == 0 { "[\"b\"]" } else { "[\"a\"]" };
-            assert!(gateway.reload(&setup().targets(target)));
-            if round % 10 == 0 {
-                assert!(!gateway.reload_text("nonsense ="));
-            }
-        }
-        over.store(true, Ordering::Relaxed);
+        let _end = OnDrop(|| over.store(true, Ordering::Relaxed));
+        change(&asked);
     });
-    assert_eq!(a.count() + b.count(), asked.load(Ordering::Relaxed));
-    assert!(a.count() > 0 && b.count() > 0);
+    asked.into_inner()
+}
+
+/// Waits until so many more requests were answered.
+#[track_caller]
+fn and_more(asked: &AtomicUsize, more: usize) {
+    let (wanted, until) = (asked.load(Ordering::Relaxed) + more, Instant::now() + super::harness::PATIENCE);
+    while asked.load(Ordering::Relaxed) < wanted {
+        assert!(Instant::now() < until, "nothing is answered any more");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn no_request_is_lost_while_a_hundred_files_come() {
+    let (a, b) = (Upstream::answering("1"), Upstream::answering("2"));
+    let setup = || Setup::of(&[&a, &b]);
+    let gateway = setup().targets("[\"a\"]").start();
+    let asked = under_load(&gateway, |asked| {
+        for round in 0..100 {
+            let (target, node) = if round % 2 == 0 { ("[\"b\"]", &b) } else { ("[\"a\"]", &a) };
+            let before = node.count();
+            assert!(gateway.reload(&setup().targets(target)));
+            and_more(asked, 20);
+            node.wait_for(before + 1);
+        }
+    });
+    assert!(asked >= 2_000, "{asked}");
+    assert_eq!(a.count() + b.count(), asked, "each reached a node, and one only");
     let metrics = gateway.metrics();
-    let counted = metrics.sum("ringway_calls_total", &["outcome=\"ok\""]);
-    assert_eq!(counted, asked.load(Ordering::Relaxed) as u64, "counters go on");
+    assert_eq!(metrics.sum("ringway_calls_total", &["outcome=\"ok\""]), asked as u64, "counters go on");
+    assert_eq!(metrics.sum("ringway_calls_total", &[]), asked as u64);
+    assert_eq!(gateway.log().matches("\"reloaded\"").count(), 100);
+}
+
+#[test]
+fn a_hundred_broken_files_change_nothing_under_load_and_the_log_says_what_is_wrong() {
+    let (a, b) = (Upstream::answering("1"), Upstream::answering("2"));
+    let setup = || Setup::of(&[&a, &b]);
+    let gateway = setup().targets("[\"a\"]").start();
+    // Each would move the traffic to `b`, were it taken in part.
+    let moved = |round: usize| setup().targets("[\"b\"]").text() + &format!("max_attempts = {}\n", round + 100);
+    let asked = under_load(&gateway, |asked| {
+        for round in 0..100 {
+            let (broken, word) = match round % 4 {
+                0 => (moved(round), "max_attempts"),
+                1 => (moved(1).replacen("[[gateway]]", "[[gatewai]]", 1), "gatewai"),
+                2 => (setup().targets("[\"b\", \"nobody\"]").text(), "nobody"),
+                _ => (setup().targets("[\"b\"]").text() + "[server\n", "ringway.toml:"),
+            };
+            let before = gateway.log().lines().count();
+            assert!(!gateway.reload_text(&broken));
+            let log = gateway.log();
+            let told = log.lines().skip(before);
+            assert!(told.clone().any(|line| line.contains(word) && line.contains("ERROR")), "{word}: {log}");
+            and_more(asked, 20);
+        }
+    });
+    assert!(asked >= 2_000, "{asked}");
+    assert_eq!((a.count(), b.count()), (asked, 0));
+    assert_eq!(a.connections() as u64, gateway.metrics().of("ringway_endpoint_connects_total", "a"));
+    assert_eq!(gateway.log().matches("reload refused: nothing changed").count(), 100);
+    assert!(gateway.reload(&setup().targets("[\"b\"]")), "a mended file is taken");
+    until_answered_by(&gateway, "2");
 }
 
 #[test]

@@ -38,6 +38,11 @@ impl Seen {
         values.pop()
     }
 
+    /// Method, target and version.
+    pub fn line(&self) -> &str {
+        self.head.lines().next().unwrap_or_default()
+    }
+
     /// The body as text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("the body is UTF-8")
@@ -390,12 +395,12 @@ fn act(stream: &mut TcpStream, reply: Reply) -> bool {
 }
 
 /// Connecting a TCP socket to nowhere resets it at once, whoever else holds a handle.
-fn reset(stream: &TcpStream) {
+pub fn reset(stream: &TcpStream) {
     let _ = rustix::net::connect_unspec(stream);
 }
 
 /// Reads one request; `None` = the peer closed.
-fn read_request(stream: &mut TcpStream, buf: &mut VecDeque<u8>) -> Option<(String, Vec<u8>)> {
+pub fn read_request(stream: &mut TcpStream, buf: &mut VecDeque<u8>) -> Option<(String, Vec<u8>)> {
     let mut chunk = vec![0; 64 << 10];
     loop {
         let bytes = buf.make_contiguous();
@@ -449,6 +454,23 @@ impl ClosedPort {
         let held = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         held.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
         ClosedPort { address: held.local_addr().unwrap().as_socket().unwrap(), _held: held }
+    }
+}
+
+/// A port for gateways that follow one another: nobody else gets it while none of them listens.
+pub struct HeldPort {
+    /// The address.
+    pub address: SocketAddr,
+    _held: socket2::Socket,
+}
+
+impl HeldPort {
+    /// Takes one.
+    pub fn new() -> HeldPort {
+        let held = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        held.set_reuse_address(true).unwrap();
+        held.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        HeldPort { address: held.local_addr().unwrap().as_socket().unwrap(), _held: held }
     }
 }
 

@@ -1,9 +1,10 @@
 //! The planted bugs: exact texts of `src/logic`, what stands in their place, and who must see it.
 
-/// Who must catch a bug: the simulation always, the unit tests of `logic` mostly.
+/// Who must catch a bug: the simulation where it sees the place, the unit tests of `logic` mostly.
 #[derive(Clone, Copy)]
 pub enum Catches {
     Simulation,
+    UnitTests,
     Both,
 }
 
@@ -11,6 +12,7 @@ impl Catches {
     pub fn words(self) -> &'static str {
         match self {
             Catches::Simulation => "simulation",
+            Catches::UnitTests => "unit tests",
             Catches::Both => "simulation and unit tests",
         }
     }
@@ -484,6 +486,94 @@ pub const BUGS: &[Bug] = &[
         new: "full_ns.saturating_add",
         breaks: "after a quiet hour a provider gets an hour's calls at once",
         must: Catches::Both,
+    },
+    Bug {
+        name: "empty_answers_of_the_http_api_count",
+        file: "verdict.rs",
+        old: "(200..=299, Body::Result) => (Verdict::Final, CircuitNote::Success),",
+        new: "(200..=299, Body::Result | Body::Invalid) => (Verdict::Final, CircuitNote::Success),",
+        breaks: "a page of a proxy, or nothing at all, is given out as a TRON node's answer",
+        must: Catches::Both,
+    },
+    Bug {
+        name: "a_busy_tron_node_may_have_taken_it",
+        file: "verdict.rs",
+        old: "(200..=299, Body::NodeBusy) => (refused(Reason::NodeBusy, true, response), CircuitNote::Nothing),",
+        new: "(200..=299, Body::NodeBusy) => (ambiguous(Reason::NodeBusy, true), CircuitNote::Nothing),",
+        breaks: "an operation that a busy TRON node refused is given up though the next could take it",
+        must: Catches::Both,
+    },
+    Bug {
+        name: "a_busy_tron_answer_is_final",
+        file: "verdict.rs",
+        old: "(200..=299, Body::Result) => (Verdict::Final, CircuitNote::Success),",
+        new: "(200..=299, Body::Result | Body::NodeBusy) => (Verdict::Final, CircuitNote::Success),",
+        breaks: "a broadcast ends at the one TRON node that has no peers",
+        must: Catches::Both,
+    },
+    Bug {
+        name: "every_answer_of_the_http_api_is_final",
+        file: "verdict.rs",
+        old: "(400 | 405, _) => (Verdict::Final, CircuitNote::Nothing),",
+        new: "(400..=499, _) => (Verdict::Final, CircuitNote::Nothing),",
+        breaks: "what a provider says about our own key goes to a caller of the TRON HTTP API",
+        must: Catches::Both,
+    },
+    Bug {
+        name: "callers_mistakes_open_the_circuit_of_a_tron_node",
+        file: "verdict.rs",
+        old: "(400 | 405, _) => (Verdict::Final, CircuitNote::Nothing),",
+        new: "(400 | 405, _) => (Verdict::Final, CircuitNote::FailureIfNoRecentSuccess),",
+        breaks: "a caller with the wrong HTTP method takes a TRON node out for all",
+        must: Catches::Both,
+    },
+    Bug {
+        name: "a_tron_code_too_many_is_busy",
+        file: "tron_http.rs",
+        old: "\"SERVER_BUSY\" | \"NO_CONNECTION\"",
+        new: "\"SERVER_BUSY\" | \"SIGERROR\" | \"NO_CONNECTION\"",
+        breaks: "a transaction that one TRON node refused for good is sent to all others",
+        must: Catches::UnitTests,
+    },
+    Bug {
+        name: "dot_segments_stay_in_the_http_api",
+        file: "tron_http.rs",
+        old: "!matches!(segment, \"\" | \".\" | \"..\") && !segment.contains",
+        new: "!matches!(segment, \"\") && !segment.contains",
+        breaks: "a caller climbs out of a provider's path, past the key in it",
+        must: Catches::UnitTests,
+    },
+    Bug {
+        name: "verbs_of_the_facts_are_not_asked",
+        file: "tron_http.rs",
+        old: "Some(verb) if served(verbs, verb) != Served::No => Ok(verb),",
+        new: "Some(verb) => Ok(verb),",
+        breaks: "a broadcast by GET goes up, and comes back as a page of Jetty",
+        must: Catches::UnitTests,
+    },
+    Bug {
+        name: "one_broadcast_of_tron_is_an_effect",
+        file: "methods.rs",
+        old: "&[\"/wallet/broadcasttransaction\", \"/wallet/broadcasthex\"]",
+        new: "&[\"/wallet/broadcasttransaction\"]",
+        breaks: "a signed transaction is given up though the same bytes could safely go to the next node",
+        must: Catches::UnitTests,
+    },
+    Bug {
+        name: "templates_swallow_the_rest_of_a_path",
+        file: "methods.rs",
+        old: "            (None, None) => return true,",
+        new: "            (None, _) => return true,",
+        breaks: "an operation that no table knows is replayed as a query",
+        must: Catches::UnitTests,
+    },
+    Bug {
+        name: "a_gateway_takes_paths_that_only_begin_like_its_own",
+        file: "routing.rs",
+        old: ".filter(|_| rest.starts_with('/') || rest.is_empty())?",
+        new: "?",
+        breaks: "a request for a path that no Gateway has goes to a node",
+        must: Catches::UnitTests,
     },
     Bug {
         name: "impatient_callers_say_nothing",

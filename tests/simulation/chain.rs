@@ -7,6 +7,7 @@ use crate::simulation::table::{How, Meaning, row};
 use ringway::logic::broadcast::{Said, judge_error};
 use ringway::logic::methods::Family;
 use ringway::logic::snapshot::EndpointIx;
+use ringway::logic::snapshot::Protocol;
 use ringway::logic::units::{MS, Nanos, SECOND};
 use ringway::logic::verdict::Body;
 
@@ -81,6 +82,7 @@ struct Transaction {
 }
 
 pub struct Chain {
+    protocol: Protocol,
     family: Family,
     /// What each node says to bytes that it has already.
     speeches: Vec<Speech>,
@@ -88,13 +90,18 @@ pub struct Chain {
 }
 
 impl Chain {
-    pub fn new(family: Family, nodes: usize, random: &mut Random) -> Chain {
+    pub fn new((protocol, family): (Protocol, Family), nodes: usize, random: &mut Random) -> Chain {
         let speeches: &[Speech] = match family {
             Family::Evm => &EVM,
             Family::Solana => &SOLANA,
             Family::Tron => &TRON,
         };
-        Chain { family, speeches: (0..nodes).map(|_| random.pick(speeches)).collect(), transactions: Vec::new() }
+        Chain {
+            protocol,
+            family,
+            speeches: (0..nodes).map(|_| random.pick(speeches)).collect(),
+            transactions: Vec::new(),
+        }
     }
 
     /// The transaction of a new Call: a fresh one, or one that a caller sends once more.
@@ -143,7 +150,7 @@ impl Chain {
         (executed, notification): (bool, bool),
         random: &mut Random,
     ) -> (bool, Option<Speech>) {
-        let answers = row(self.family, notification, &ending.how).meaning == Meaning::Final;
+        let answers = row((self.protocol, self.family), notification, &ending.how).meaning == Meaning::Final;
         let succeeds = matches!(&ending.how, How::Answered(response) if response.body == Body::Result);
         let had = self.transactions[transaction];
         let runs = executed || (answers && succeeds);

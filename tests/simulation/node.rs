@@ -5,6 +5,7 @@ use crate::simulation::table::How;
 use ringway::logic::failover::Known;
 use ringway::logic::fault::Reason;
 use ringway::logic::methods::Family;
+use ringway::logic::snapshot::Protocol;
 use ringway::logic::units::{MS, Nanos, SECOND};
 use ringway::logic::verdict::{Body, Broke, Response};
 
@@ -87,7 +88,7 @@ impl Node {
     pub fn take(
         &mut self,
         random: &mut Random,
-        family: Family,
+        (protocol, family): (Protocol, Family),
         notification: bool,
         timeout_ns: Nanos,
     ) -> (Ending, bool) {
@@ -132,6 +133,7 @@ impl Node {
             }
         };
         let sent = !matches!(how, How::Broke(Broke::NotSent(_)));
+        let how = if protocol == Protocol::TronHttp { of_the_http_api(how) } else { how };
         self.received += u64::from(sent);
         (late(random, how, after_ns, timeout_ns), executed && sent)
     }
@@ -182,6 +184,16 @@ impl Node {
 
 fn answer(status: u16, retry_after_ns: Option<Nanos>, body: Body) -> How {
     How::Answered(Response { status, retry_after_ns, body })
+}
+
+/// Without envelopes every valid JSON is a result.
+fn of_the_http_api(how: How) -> How {
+    match how {
+        How::Answered(response @ Response { body: Body::Error(_), .. }) => {
+            How::Answered(Response { body: Body::Result, ..response })
+        }
+        other => other,
+    }
 }
 
 fn dead(random: &mut Random, soon: Nanos, timeout_ns: Nanos) -> (How, Nanos, bool) {

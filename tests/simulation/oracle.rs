@@ -355,9 +355,9 @@ impl Oracle {
             (Meaning::Final, None) => Phase::Decided(told(Finish::Reply)),
             (Meaning::TooLarge, _) => Phase::Decided(told(Finish::Fault(Fault::ResponseTooLarge))),
             (Meaning::Ambiguous, _) if !self.repeatable() => {
-                let kept = self.kept || row.keep;
+                // What was kept before came with a refusal: it would say that nothing has run.
                 let unknown = Finish::Fault(Fault::OutcomeUnknown { reason });
-                Phase::Decided(told(if kept { Finish::Kept } else { unknown }))
+                Phase::Decided(told(if row.keep { Finish::Kept } else { unknown }))
             }
             (Meaning::NotSent | Meaning::Refused | Meaning::Ambiguous, _) => Phase::Choosing,
         };

@@ -8,14 +8,14 @@ use crate::simulation::draws::Draws;
 use crate::simulation::node::{Ending, Node};
 use crate::simulation::oracle::{Choice, Line, Oracle};
 use crate::simulation::random::Random;
-use crate::simulation::scene::{Scene, class};
+use crate::simulation::scene::Scene;
 use crate::simulation::table::{self, How, Meaning, Row};
 use crate::simulation::tally::{Tally, name};
 use ringway::logic::call::Class;
 use ringway::logic::circuit::Word;
 use ringway::logic::failover::{Action, CallMachine, Event, Finish, Known};
 use ringway::logic::fault::Reason;
-use ringway::logic::snapshot::{EndpointIx, Strategy};
+use ringway::logic::snapshot::{EndpointIx, Protocol, Strategy};
 use ringway::logic::units::{MS, Nanos, SECOND};
 use ringway::logic::verdict::{self, Broke, CircuitNote, Verdict};
 use std::cmp::Reverse;
@@ -123,7 +123,7 @@ impl Run {
         let mut run = Run {
             seed,
             board: Board::new(&scene.rules, &scene.rates, scene.shards),
-            chain: Chain::new(scene.family, nodes.len(), &mut random),
+            chain: Chain::new((scene.protocol, scene.family), nodes.len(), &mut random),
             scene,
             calls: BTreeMap::new(),
             queue: BinaryHeap::new(),
@@ -236,7 +236,7 @@ impl Run {
         let members = if self.random.once_in(6) { self.random.between(2, 8) } else { 1 };
         let shared = (members > 1).then(|| self.random.bits());
         for _ in 0..members.min(self.to_arrive) {
-            let kind = class(&mut self.random, &self.scene.roads[road]);
+            let kind = self.scene.kind(&mut self.random, road);
             let id = self.enter(road, kind, shared);
             self.to_arrive -= 1;
             if self.random.once_in(15) {
@@ -430,7 +430,8 @@ impl Run {
         let timeout_ns = live.until_ns.saturating_sub(self.now_ns).max(1);
         let (endpoint, notification) = (live.endpoint, live.oracle.notification);
         let node = &mut self.nodes[usize::from(endpoint.0)];
-        let (mut ending, would) = node.take(&mut self.random, self.scene.family, notification, timeout_ns);
+        let spoken = (self.scene.protocol, self.scene.family);
+        let (mut ending, would) = node.take(&mut self.random, spoken, notification, timeout_ns);
         let reached = !matches!(ending.how, How::Broke(Broke::NotSent(_)));
         let (executed, speech) = match live.transaction.filter(|_| reached) {
             Some(at) => self.chain.receives((at, endpoint), &mut ending, (would, notification), &mut self.random),
@@ -472,13 +473,14 @@ impl Run {
         self.current = Some(id);
         let Some(live) = self.calls.get_mut(&id).filter(|live| live.attempt == attempt) else { return Ok(()) };
         let Some(ending) = live.ending.take() else { return Ok(()) };
-        let (family, notification) = (self.scene.family, live.oracle.notification);
+        let (protocol, family, notification) = (self.scene.protocol, self.scene.family, live.oracle.notification);
         let (verdict, note) = match &ending.how {
             How::Broke(broke) => verdict::judge_broken(*broke),
             How::Answered(response) if notification => verdict::judge_notification(response),
+            How::Answered(response) if protocol == Protocol::TronHttp => verdict::judge_tron_http(response),
             How::Answered(response) => verdict::judge(family, response),
         };
-        let row = table::row(family, notification, &ending.how);
+        let row = table::row((protocol, family), notification, &ending.how);
         if let Some(why) = table::objection(&row, &verdict, note) {
             return Err(format!("{:?}: {why}", ending.how));
         }
@@ -544,7 +546,7 @@ impl Run {
         if cancels && live.ending.take().is_some() {
             let how = How::Broke(Broke::Sent(Reason::ConnectionLost));
             let (verdict, _) = verdict::judge_broken(Broke::Sent(Reason::ConnectionLost));
-            let row = table::row(self.scene.family, live.oracle.notification, &how);
+            let row = table::row((self.scene.protocol, self.scene.family), live.oracle.notification, &how);
             let waited_ns = self.now_ns - live.began_ns;
             let note = verdict::judge_abandoned(waited_ns);
             if (note == CircuitNote::AbandonedAfterWait) != (waited_ns >= 1_000 * MS) {

@@ -5,10 +5,11 @@ use crate::simulation::random::Random;
 use ringway::logic::call::Class;
 use ringway::logic::limiter::Rate;
 use ringway::logic::methods::Family;
-use ringway::logic::snapshot::{CircuitRule, EndpointIx, Route, Strategy, Target};
+use ringway::logic::snapshot::{CircuitRule, EndpointIx, Protocol, Route, Strategy, Target};
 use ringway::logic::units::{MS, Nanos, SECOND};
 
 pub struct Scene {
+    pub protocol: Protocol,
     pub family: Family,
     pub shards: usize,
     pub rules: Vec<CircuitRule>,
@@ -31,8 +32,18 @@ impl Scene {
         } as usize;
         let roads = (0..random.between(1, 6)).map(|_| road(random, endpoints)).collect();
         let solo = (0..endpoints).map(|at| lane(at, endpoints, random.between(60 * MS, 3 * SECOND))).collect();
+        let (protocol, family) = random.pick(&[
+            (Protocol::JsonRpc, Family::Evm),
+            (Protocol::JsonRpc, Family::Evm),
+            (Protocol::JsonRpc, Family::Evm),
+            (Protocol::JsonRpc, Family::Evm),
+            (Protocol::JsonRpc, Family::Tron),
+            (Protocol::JsonRpc, Family::Solana),
+            (Protocol::TronHttp, Family::Tron),
+        ]);
         Scene {
-            family: random.pick(&[Family::Evm, Family::Evm, Family::Tron, Family::Solana]),
+            protocol,
+            family,
             shards: random.between(1, 4) as usize,
             rules: (0..endpoints).map(|_| rule(random)).collect(),
             rates: (0..endpoints).map(|_| rate(random)).collect(),
@@ -40,6 +51,12 @@ impl Scene {
             solo,
             pace_ns: random.pick(&[MS / 5, 2 * MS, 10 * MS, 50 * MS]),
         }
+    }
+
+    /// A Call of any class for one of the Routes. The HTTP API has no notifications.
+    pub fn kind(&self, random: &mut Random, road: usize) -> (Class, bool) {
+        let (class, notification) = class(random, &self.roads[road]);
+        (class, notification && self.protocol == Protocol::JsonRpc)
     }
 
     pub fn road(&self, at: usize) -> &Road {
@@ -130,7 +147,7 @@ fn placed(route: Route, endpoints: usize, loose: bool, effects: bool) -> Road {
 }
 
 /// A Call of any class; where a Route lets weights of 0 through, one that never defers.
-pub fn class(random: &mut Random, road: &Road) -> (Class, bool) {
+fn class(random: &mut Random, road: &Road) -> (Class, bool) {
     if road.loose {
         return (random.pick(&[Class::Stateless, Class::SignedBroadcast]), false);
     }

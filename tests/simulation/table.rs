@@ -2,6 +2,7 @@
 //! the judge, and shares no line with it.
 
 use ringway::logic::methods::Family;
+use ringway::logic::snapshot::Protocol;
 use ringway::logic::verdict::{Body, Broke, Certainty, CircuitNote, Response, Verdict};
 
 /// How an attempt ended, as the driver saw it.
@@ -41,7 +42,7 @@ const ANSWERS: [u16; 7] = [400, 404, 405, 413, 415, 422, 500];
 const ABOUT_THE_REQUEST: [i64; 4] = [-32700, -32600, -32601, -32602];
 
 /// The row for an attempt.
-pub fn row(family: Family, notification: bool, how: &How) -> Row {
+pub fn row((protocol, family): (Protocol, Family), notification: bool, how: &How) -> Row {
     match (how, notification) {
         (How::Broke(Broke::NotSent(reason)), _) => {
             let own_budget = reason.word() == "queue_timeout";
@@ -51,6 +52,7 @@ pub fn row(family: Family, notification: bool, how: &How) -> Row {
             say(Meaning::TooLarge, false, CircuitNote::Nothing)
         }
         (How::Broke(Broke::Sent(_)), _) => say(Meaning::Ambiguous, false, CircuitNote::Failure),
+        (How::Answered(response), false) if protocol == Protocol::TronHttp => answered_http(response),
         (How::Answered(response), false) => answered(family, response),
         (How::Answered(Response { status: 200..=299, .. }), true) => say(Meaning::Final, false, CircuitNote::Success),
         (How::Answered(response), true) => {
@@ -93,6 +95,16 @@ fn answered(family: Family, response: &Response) -> Row {
         4 => say(Meaning::Ambiguous, false, CircuitNote::Nothing),
         5 => say(Meaning::Ambiguous, code.is_some(), CircuitNote::Failure),
         _ => say(Meaning::Ambiguous, false, CircuitNote::Failure),
+    }
+}
+
+/// The HTTP API of TRON: JSON under a 2xx is the answer, and so is whatever comes with 400 and 405.
+fn answered_http(response: &Response) -> Row {
+    match (response.status, response.body) {
+        (400, _) | (405, _) => say(Meaning::Final, false, CircuitNote::Nothing),
+        (200..300, Body::Result) => say(Meaning::Final, false, CircuitNote::Success),
+        (200..300, Body::NodeBusy) => say(Meaning::Refused, true, CircuitNote::Nothing),
+        _ => answered(Family::Evm, &Response { body: Body::Invalid, ..*response }),
     }
 }
 
