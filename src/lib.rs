@@ -82,6 +82,7 @@ pub mod shared {
     pub mod circuit_cells;
     pub mod counters;
     pub mod journal;
+    pub mod memory;
     pub mod snapshot_cell;
 }
 
@@ -115,6 +116,7 @@ pub mod net {
     pub mod reply;
     pub mod ring;
     pub mod shard;
+    pub mod tab;
     pub mod upstream;
 }
 

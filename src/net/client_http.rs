@@ -15,6 +15,8 @@ use crate::net::inbox::Inbox;
 use crate::net::reply::{self, BatchReply, Frame, Reply};
 use crate::net::ring::{self, Cut, Stream};
 use crate::net::shard::{Current, LAST_REQUEST_NS, Presence, Shard};
+use crate::net::tab::Tab;
+use crate::shared::memory::LARGE;
 use crate::shared::snapshot_cell::Phase;
 use crate::wire::coding::accepts_gzip;
 use crate::wire::http1::{Coding, HeadLimits};
@@ -148,7 +150,8 @@ impl Connection {
         {
             return Box::pin(self.hang_up(fault, Some(&ask))).await;
         }
-        let (body, next) = match self.body(current.server(), &ask).await {
+        let tab = Tab::new(self.shard.clone(), current.server().max_buffered_bytes);
+        let (body, next) = match self.body(current.server(), &ask, &tab).await {
             Ok(Some(body)) => body,
             Ok(None) => return Next::Close,
             Err(fault) => return Box::pin(self.hang_up(fault, Some(&ask))).await,
@@ -164,7 +167,7 @@ impl Connection {
         self.now_ns = ring::now();
         // Nothing is awaited from the client now: an old deadline must not cut it while a node thinks.
         self.stream.look_after(self.now_ns);
-        let (reply, keep_alive) = self.answer(&current, &ask, body, inflated.as_deref()).await;
+        let (reply, keep_alive) = self.answer(&current, &ask, body, inflated.as_deref(), &tab).await;
         if !self.write(current.server(), reply).await || !keep_alive {
             Box::pin(self.linger()).await;
             return Next::Close;
@@ -180,6 +183,7 @@ impl Connection {
         ask: &Heard,
         body: Range<usize>,
         inflated: Option<&[u8]>,
+        tab: &Tab,
     ) -> (Reply, bool) {
         let buffers = &self.shard.buffers;
         let made = reply::made_request_id(self.shard.random());
@@ -196,6 +200,7 @@ impl Connection {
                     first_draw: None,
                     started_ns: self.now_ns,
                     caller: &caller,
+                    tab,
                     trail: trail.as_deref(),
                 };
                 let body = inflated.unwrap_or(&self.inbox.bytes()[body]);
@@ -342,7 +347,12 @@ impl Connection {
     }
 
     /// Reads the body: where it is, and where the next request begins. `None` = the client left.
-    async fn body(&mut self, server: &Server, ask: &Heard) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
+    async fn body(
+        &mut self,
+        server: &Server,
+        ask: &Heard,
+        tab: &Tab,
+    ) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
         let start = ask.head_len;
         let here = self.inbox.len() - start;
         let complete = match ask.framing {
@@ -361,8 +371,13 @@ impl Connection {
             }
         }
         match ask.framing {
-            Framing::Length(length) => self.counted(start, length as usize).await,
-            _ => self.chunked(start, server.max_request_bytes).await,
+            Framing::Length(length) if complete => {
+                let end = start + length as usize;
+                Ok(Some((start..end, end)))
+            }
+            // Boxed: most bodies come with their head, and the state would make every connection's task larger.
+            Framing::Length(length) => Box::pin(self.counted(start, length as usize, tab)).await,
+            _ => Box::pin(self.chunked(start, server.max_request_bytes, tab)).await,
         }
     }
 
@@ -375,19 +390,29 @@ impl Connection {
         wrote.is_ok()
     }
 
-    async fn counted(&mut self, start: usize, length: usize) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
+    async fn counted(
+        &mut self,
+        start: usize,
+        length: usize,
+        tab: &Tab,
+    ) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
         let end = start + length;
         while self.inbox.len() < end {
             // Doubling instead of trusting the announced length: memory follows what really arrives.
             let missing = end - self.inbox.len();
-            if !self.read(missing.min(self.inbox.len().max(SMALLEST))).await {
+            if !self.read_more(missing.min(self.inbox.len().max(SMALLEST)), tab).await {
                 return self.gone();
             }
         }
         Ok(Some((start..end, end)))
     }
 
-    async fn chunked(&mut self, start: usize, limit: usize) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
+    async fn chunked(
+        &mut self,
+        start: usize,
+        limit: usize,
+        tab: &Tab,
+    ) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
         let mut decoder = Chunked::default();
         let mut end = start;
         loop {
@@ -401,7 +426,7 @@ impl Connection {
                 return Ok(Some((start..end, next)));
             }
             self.inbox.truncate(end);
-            if !self.read(1).await {
+            if !self.read_more(1, tab).await {
                 return self.gone();
             }
         }
@@ -410,6 +435,20 @@ impl Connection {
     /// A body that does not come to its end.
     fn gone<T>(&self) -> Result<Option<T>, HttpFault> {
         if self.stream.expired() { Err(HttpFault::Timeout) } else { Ok(None) }
+    }
+
+    /// Reads more of a body. What is large is held against the memory for that; while there is none, nothing is
+    /// read, and the body's own deadline goes on.
+    async fn read_more(&mut self, wanted: usize, tab: &Tab) -> bool {
+        let more = (self.inbox.capacity() as u64).saturating_sub(tab.taken());
+        if self.inbox.capacity() > LARGE && more > 0 {
+            // By then the deadline has cut the connection.
+            let patience_ns = self.shard.current().server().body_timeout_ns;
+            if !Box::pin(tab.take(more as usize, patience_ns)).await {
+                return false;
+            }
+        }
+        self.read(wanted).await
     }
 
     /// Reads once, with room for at least `wanted` bytes; `false` = nothing more will come.
