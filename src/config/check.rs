@@ -211,7 +211,6 @@ mod tests {
         for (line, path) in [
             ("«tls = { cert = \"c\", key = \"k\" }", "server.tls"),
             ("«proxy_protocol = true", "server.proxy_protocol"),
-            ("«max_buffered_bytes = \"1GiB\"", "server.max_buffered_bytes"),
             ("[log]\n«sample = 10", "log.sample"),
             ("[«websocket]\nmax_inflight = 1", "websocket"),
             ("[«limits]\nip.json_rpc = { rps = 1 }", "limits"),

@@ -39,6 +39,7 @@ pub(super) fn server(top: &View<'_>, faults: &mut Faults<'_>) -> Server {
         max_response_bytes: server.count("max_response_bytes"),
         max_batch: server.count("max_batch"),
         max_batch_response_bytes: server.count("max_batch_response_bytes"),
+        max_buffered_bytes: server.count("max_buffered_bytes"),
         max_inflight: server.count("max_inflight"),
         batch_concurrency: server.count("batch_concurrency"),
         header_timeout_ns: server.number("header_timeout"),

@@ -36,13 +36,15 @@ pub enum Reason {
     NodeBusy,
     /// The answer is larger than `max_response_bytes`.
     ResponseTooLarge,
+    /// The answer did not fit into `max_buffered_bytes` beside all others.
+    NoRoom,
     /// The caller went away, and its query was cut short.
     CallerGone,
 }
 
 impl Reason {
     /// All reasons, for tables and tests.
-    pub const ALL: [Reason; 16] = [
+    pub const ALL: [Reason; 17] = [
         Reason::Dns,
         Reason::ConnectFailed,
         Reason::ConnectTimeout,
@@ -58,6 +60,7 @@ impl Reason {
         Reason::HttpStatus,
         Reason::NodeBusy,
         Reason::ResponseTooLarge,
+        Reason::NoRoom,
         Reason::CallerGone,
     ];
 
@@ -79,6 +82,7 @@ impl Reason {
             Reason::HttpStatus => "http_status",
             Reason::NodeBusy => "node_busy",
             Reason::ResponseTooLarge => "response_too_large",
+            Reason::NoRoom => "no_room",
             Reason::CallerGone => "caller_gone",
         }
     }
@@ -540,7 +544,7 @@ mod tests {
         assert_eq!(
             words(&reasons),
             "dns connect_failed connect_timeout queue_timeout send_failed timeout connection_lost invalid_http \
-             invalid_response rejected bad_request rate_limited http_status node_busy response_too_large caller_gone"
+             invalid_response rejected bad_request rate_limited http_status node_busy response_too_large no_room caller_gone"
         );
         let outcomes = Outcome::ALL.map(Outcome::word);
         assert_eq!(
