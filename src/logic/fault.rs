@@ -477,6 +477,21 @@ mod tests {
     }
 
     #[test]
+    fn in_trons_http_api_a_200_is_always_the_nodes() {
+        for (fault, _, in_json_rpc, ..) in TABLE {
+            let status = fault.http_status(Protocol::TronHttp);
+            let right = match fault {
+                Fault::NotJson | Fault::InvalidRequest(_) => 400,
+                Fault::Method(_) => 403,
+                Fault::OutcomeUnknown { .. } | Fault::ResponseTooLarge => 502,
+                _ => in_json_rpc,
+            };
+            assert_eq!(status, right, "{fault:?}");
+            assert_ne!(status, 200, "{fault:?}");
+        }
+    }
+
+    #[test]
     fn every_sentence_says_what_it_is_about() {
         for (fault, about) in [
             (Fault::NotJson, "JSON"),
