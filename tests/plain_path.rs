@@ -20,6 +20,7 @@ pub mod shared {
     pub mod circuit_cells;
     pub mod counters;
     pub mod journal;
+    pub mod memory;
     pub mod snapshot_cell;
 }
 

@@ -137,7 +137,7 @@ fn chain() {
     let port = HeldPort::new();
     let node = Upstream::start(|seen| {
         let token = token(seen);
-        if token % 4 == 0 {
+        if token.is_multiple_of(4) {
             // Something is always in flight.
             std::thread::sleep(Duration::from_millis(token / 4 % 4));
         }
