@@ -106,6 +106,7 @@ pub mod config {
 /// Rank 2. The kernel: everything that waits.
 pub mod net {
     pub mod buffers;
+    pub mod client_head;
     pub mod client_http;
     pub mod client_tron;
     pub mod coded;

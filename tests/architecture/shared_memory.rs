@@ -63,6 +63,7 @@ const TOUCHES: &[(&str, &str, &str)] = &[
         "own, per failed attempt",
     ),
     ("src/net/exchange.rs", "Verdict::Final => cells.answered(took_ns),", "own, per attempt"),
+    ("src/net/exchange.rs", "Verdict::NoRoom => cells.failed(Reason::NoRoom, took_ns),", "own, per failed attempt"),
     (
         "src/net/exchange.rs",
         "Verdict::TooLarge => cells.failed(Reason::ResponseTooLarge, took_ns),",
