@@ -121,6 +121,17 @@ const TOUCHES: &[(&str, &str, &str)] = &[
     ("src/net/shard.rs", "self.world.lifecycle.phase() == Phase::Draining", "read per Call"),
     ("src/net/shard.rs", "shard.cells(&shard.current().live).accepting.set(1);", "own, once at the start"),
     ("src/net/upstream.rs", "place.cells.replaced.add(1);", "own, per dead pooled connection"),
+    ("src/net/exchange.rs", "Verdict::NoRoom => cells.failed(Reason::NoRoom, took_ns),", "own, per failed attempt"),
+    (
+        "src/net/tab.rs",
+        "self.memory().give(self.shard.index, self.taken.get());",
+        "own, per Exchange that held a body over 64 KiB",
+    ),
+    (
+        "src/net/tab.rs",
+        "while !self.memory().take(self.shard.index, bytes, self.max) {",
+        "own, per body that grows past 64 KiB; reads all shards' sums",
+    ),
 ];
 
 /// Lines of code with one of these words, blanks evened out.
@@ -172,6 +183,7 @@ fn net_touches_shared_memory_only_where_it_is_known_to() {
         "live.clone()",
         "journal",
         "Arc::clone",
+        "memory().",
     ];
     let mut found = BTreeSet::new();
     for source in crate::sources().iter().filter(|source| source.room() == Some("net")) {
