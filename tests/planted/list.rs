@@ -162,7 +162,7 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "stop_forgets_the_kept_error",
         file: "failover.rs",
-        old: "if self.kept { self.told_kept() } else { self.told(Fault::OutcomeUnknown { reason }) }",
+        old: "if keep { self.told_kept() } else { self.told(Fault::OutcomeUnknown { reason }) }",
         new: "self.told(Fault::OutcomeUnknown { reason })",
         breaks: "a node's valid error to an operation that stops is hidden",
         must: Catches::Both,
