@@ -168,6 +168,14 @@ pub const BUGS: &[Bug] = &[
         must: Catches::Both,
     },
     Bug {
+        name: "a_kept_refusal_hides_an_unknown_outcome",
+        file: "failover.rs",
+        old: "if keep { self.told_kept() } else { self.told(Fault::OutcomeUnknown { reason }) }",
+        new: "if self.kept { self.told_kept() } else { self.told(Fault::OutcomeUnknown { reason }) }",
+        breaks: "a caller is told that a busy node refused, and another may have executed the operation",
+        must: Catches::Both,
+    },
+    Bug {
         name: "timeout_has_the_wrong_code",
         file: "failover.rs",
         old: "(Some(Failure { reason: Reason::Timeout, .. }), _) => Fault::TimedOut,",
