@@ -40,9 +40,9 @@ impl Doubt {
         self.exists() && self.named
     }
 
-    /// Asks these, in this order.
-    pub fn ask(&mut self, whom: [Option<EndpointIx>; 2]) {
-        self.to_ask = whom;
+    /// Asks the Endpoint that spoke, and then where the doubt arose: it may be the only one that has it yet.
+    pub fn ask_who_spoke(&mut self, endpoint: EndpointIx) {
+        self.to_ask = [Some(endpoint), self.arose_at.filter(|arose_at| *arose_at != endpoint)];
     }
 
     /// Asks where the doubt arose, and one other: the first of `others` that is not the same.
@@ -103,6 +103,16 @@ mod tests {
         doubt.ask_where_it_arose([B].into_iter());
         assert!(doubt.next(0).is_some());
         assert_eq!(doubt.next(2 * SECOND), None);
+    }
+
+    #[test]
+    fn who_spoke_is_asked_first_and_nobody_twice() {
+        let mut doubt = Doubt::default();
+        doubt.arose(A);
+        doubt.ask_who_spoke(B);
+        assert_eq!([doubt.next(0), doubt.next(0)], [Some((B, SECOND)), Some((A, 2 * SECOND))]);
+        doubt.ask_who_spoke(A);
+        assert_eq!([doubt.next(0), doubt.next(0)], [Some((A, 2 * SECOND)), None]);
     }
 
     #[test]

@@ -263,7 +263,7 @@ impl CallMachine {
             _ if !self.doubt.can_be_settled() => Step::Done(Finish::Reply),
             Said::AlreadyKnown => Step::Done(Finish::Taken),
             Said::Seen | Said::Other => {
-                self.doubt.ask([Some(endpoint), None]);
+                self.doubt.ask_who_spoke(endpoint);
                 Step::Doubting { end: Finish::Reply, seen: said == Said::Seen }
             }
         }
@@ -671,11 +671,36 @@ mod tests {
                 let mut machine = in_doubt(&route, &world);
                 next(&mut machine);
                 machine.feed(Event::Spoke(said));
-                let asked = Action::LookUp { endpoint: EndpointIx(1), until_ns: 3 * SECOND };
+                let asked = Action::LookUp { endpoint: EndpointIx(1), until_ns: 2 * SECOND };
                 assert_eq!(next(&mut machine), asked, "where the error came from");
                 machine.feed(Event::LookedUp(known));
+                if end == Finish::Reply {
+                    let asked = Action::LookUp { endpoint: EndpointIx(0), until_ns: 3 * SECOND };
+                    assert_eq!(next(&mut machine), asked, "and where the doubt arose");
+                    machine.feed(Event::LookedUp(Known::No));
+                }
                 assert_eq!(next(&mut machine), Action::Finish(end));
             }
+        }
+    }
+
+    #[test]
+    fn only_the_first_may_have_it_yet() {
+        let (route, world) = (route(Strategy::Priority, &[1, 1]), all_closed(2));
+        let next = |machine: &mut CallMachine| machine.next(&route, &world, SECOND, &mut || 0);
+        for (here, there, end) in [
+            (Known::No, Known::Yes, Finish::Taken),
+            (Known::Unclear, Known::Yes, Finish::Taken),
+            (Known::No, Known::Unclear, Finish::Reply),
+        ] {
+            let mut machine = in_doubt(&route, &world);
+            next(&mut machine);
+            machine.feed(Event::Spoke(Said::Other));
+            next(&mut machine);
+            machine.feed(Event::LookedUp(here));
+            next(&mut machine);
+            machine.feed(Event::LookedUp(there));
+            assert_eq!(next(&mut machine), Action::Finish(end), "{here:?} {there:?}");
         }
     }
 

@@ -169,10 +169,12 @@ pub struct Server {
 
 impl Server {
     /// Whether a caller at this address is told how its Call was decided, if it asks.
-    pub fn explains_to(&self, caller: IpAddr) -> bool {
+    /// `None` = nobody knows who it is.
+    pub fn explains_to(&self, caller: Option<IpAddr>) -> bool {
         match self.explain {
             Explain::Off => false,
-            Explain::Trusted => is_loopback(caller) || self.explain_from.iter().any(|range| range.holds(caller)),
+            Explain::Trusted => caller
+                .is_some_and(|caller| is_loopback(caller) || self.explain_from.iter().any(|range| range.holds(caller))),
             Explain::All => true,
         }
     }
@@ -508,10 +510,11 @@ pub(super) mod tests {
         let server = |explain| Server { explain, explain_from: vec![Cidr::parse("10.0.0.0/8").unwrap()], ..server() };
         for (caller, trusted) in [("127.0.0.1", true), ("::1", true), ("10.9.9.9", true), ("192.0.2.1", false)] {
             let caller: IpAddr = caller.parse().unwrap();
-            assert!(!server(Explain::Off).explains_to(caller));
-            assert_eq!(server(Explain::Trusted).explains_to(caller), trusted, "{caller}");
-            assert!(server(Explain::All).explains_to(caller));
+            assert!(!server(Explain::Off).explains_to(Some(caller)));
+            assert_eq!(server(Explain::Trusted).explains_to(Some(caller)), trusted, "{caller}");
+            assert!(server(Explain::All).explains_to(Some(caller)));
         }
+        assert!(!server(Explain::Trusted).explains_to(None) && server(Explain::All).explains_to(None));
     }
 
     #[test]

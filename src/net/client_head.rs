@@ -154,7 +154,8 @@ fn want(current: &Current, head: &RequestHead<'_>) -> Want {
     }
     let nothing = |fault| Want::Nothing(fault, Protocol::JsonRpc);
     if head.verb != Verb::Post {
-        return nothing(HttpFault::MethodNotAllowed("POST"));
+        let paged = current.live.snapshot.gateways[usize::from(gateway.0)].cors.is_some();
+        return nothing(HttpFault::MethodNotAllowed(if paged { "OPTIONS, POST" } else { "POST" }));
     }
     match (head.content_type, head.content_encoding) {
         (ContentType::Other, _) => nothing(HttpFault::Unsupported("Content-Type is not application/json")),

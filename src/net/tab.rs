@@ -42,6 +42,16 @@ impl Tab {
         true
     }
 
+    /// The limit.
+    pub fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// A random length of time below this.
+    pub fn random_below(&self, ns: Nanos) -> Nanos {
+        self.shard.random() % ns.max(1)
+    }
+
     /// What was taken so far.
     pub fn taken(&self) -> u64 {
         self.taken.get()

@@ -30,6 +30,8 @@ const HEAD_LIMITS: HeadLimits = HeadLimits { bytes: 64 << 10, headers: HEADERS_M
 const INTERIM_MAX: usize = 8;
 /// First room for a response, with what stands in front of it: most come whole in one read.
 const SMALL_RESPONSE: usize = 4 << 10;
+/// So long a large answer waits for memory.
+const WAIT_FOR_ROOM_NS: Nanos = 5 * SECOND;
 /// A body of a declared length up to this is given its whole buffer at once; a longer one must arrive first.
 const TRUSTED_LENGTH: usize = 1 << 20;
 
@@ -295,7 +297,7 @@ async fn converse(
             return Err(Lost { reason, sent: broke.taken > 0, stale: !stream.expired(), silent: true });
         }
     };
-    let mut reader = Reader { place, stream, buf: place.buffers.take(SMALL_RESPONSE), counted: 0 };
+    let mut reader = Reader { place, stream, buf: place.buffers.take(SMALL_RESPONSE), counted: 0, waited: false };
     reader.buf.resize(HEADROOM, 0);
     match reader.response().await {
         Ok((incoming, keep)) => Ok((incoming, keep && whole)),
@@ -315,6 +317,8 @@ struct Reader<'a> {
     buf: Vec<u8>,
     /// Bytes of the buffer that were taken from the memory for large bodies.
     counted: usize,
+    /// It had to wait for memory: what comes too late then is not the node's fault.
+    waited: bool,
 }
 
 impl Reader<'_> {
@@ -367,6 +371,10 @@ impl Reader<'_> {
             return Err(Reason::ResponseTooLarge);
         }
         let end = start + length;
+        // All of it at once: many that each hold a part would keep each other from ever being whole.
+        if end > LARGE {
+            Box::pin(self.room(end + 1)).await?;
+        }
         while self.buf.len() < end {
             let missing = end - self.buf.len();
             if self.more(missing.min(TRUSTED_LENGTH.max(self.buf.len()))).await? == 0 {
@@ -407,30 +415,40 @@ impl Reader<'_> {
         }
     }
 
-    /// Takes memory for a buffer that grows to so many bytes; whoever has to wait for it does not read meanwhile.
-    async fn room(&mut self, bytes: usize) -> bool {
-        let more = bytes.next_power_of_two().saturating_sub(self.counted);
-        let fits = self.place.tab.take(more, self.place.endpoint.queue_timeout_ns).await;
-        self.counted += if fits { more } else { 0 };
-        fits
+    /// Takes memory for a buffer of so many bytes; whoever has to wait for it does not read meanwhile. Who holds a
+    /// part already waits less: somebody must let go first, and who holds nothing harms nobody.
+    async fn room(&mut self, bytes: usize) -> Result<(), Reason> {
+        let tab = self.place.tab;
+        if bytes as u64 > tab.max() {
+            return Err(Reason::ResponseTooLarge);
+        }
+        let patience_ns = if self.counted == 0 { WAIT_FOR_ROOM_NS } else { tab.random_below(WAIT_FOR_ROOM_NS) };
+        let more = bytes.saturating_sub(self.counted);
+        if !tab.take(more, 0).await {
+            self.waited = true;
+            if !tab.take(more, patience_ns).await {
+                return Err(Reason::NoRoom);
+            }
+        }
+        self.counted += more;
+        Ok(())
     }
 
     /// Reads once, with room for at least `wanted` bytes and one more behind them; 0 = the peer closed.
     async fn more(&mut self, wanted: usize) -> Result<usize, Reason> {
-        let buf = std::mem::take(&mut self.buf);
-        let filled = buf.len();
+        let (filled, capacity) = (self.buf.len(), self.buf.capacity());
         // Doubling when nothing is known keeps the copying linear.
-        let least = if wanted > 1 || buf.capacity() > filled + wanted { filled + wanted + 1 } else { filled * 2 };
-        if least > LARGE && least > buf.capacity() && !Box::pin(self.room(least)).await {
-            self.buf = buf;
-            return Err(Reason::NoRoom);
+        let least = if wanted > 1 || capacity > filled + wanted { filled + wanted + 1 } else { filled * 2 };
+        let whole = least.max(capacity);
+        if whole > LARGE && whole > self.counted {
+            Box::pin(self.room(whole)).await?;
         }
-        let buf = self.place.buffers.grow(buf, least);
+        let buf = self.place.buffers.grow(std::mem::take(&mut self.buf), least);
         let (read, buf) = self.stream.read(buf).await;
         self.buf = buf;
         match read {
             // The deadline ends the connection, and must not look like the peer's own end of it.
-            Ok(0) | Err(_) if self.stream.expired() => Err(Reason::Timeout),
+            Ok(0) | Err(_) if self.stream.expired() => Err(if self.waited { Reason::NoRoom } else { Reason::Timeout }),
             Ok(read) => Ok(read),
             Err(_) => Err(Reason::ConnectionLost),
         }

@@ -14,7 +14,8 @@ pub(super) fn may_read_metrics(head: &RequestHead<'_>, server: &Server) -> Resul
 pub(super) fn may_read(head: &RequestHead<'_>, server: &Server) -> Result<(), Page> {
     match &server.admin_token {
         Some(token) => {
-            let given = head.values("authorization").next().and_then(|value| value.strip_prefix(b"Bearer "));
+            let given = head.values("authorization").next().and_then(|value| value.split_at_checked(7));
+            let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer ")).map(|(_, given)| given);
             let right = given.is_some_and(|given| same(given, token));
             let why = "send Authorization: Bearer with the admin_token";
             if right { Ok(()) } else { Err(Page::error(401, "unauthorized", why)) }

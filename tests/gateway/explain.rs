@@ -87,6 +87,9 @@ fn behind_a_proxy_the_caller_and_not_the_proxy_must_be_trusted() {
     assert!(!told(behind, "X-Forwarded-For: 203.0.113.7, 10.0.0.3"));
     assert!(!told(behind, "X-Forwarded-For: [2001:db8::1]:1234"));
     assert!(told(behind, "X-Forwarded-For: 127.0.0.9"));
+    for junk in ["unknown", "", "198.51.100.1, unix:", "10.1.1.1, junk"] {
+        assert!(!told(behind, &format!("X-Forwarded-For: {junk}")), "{junk}");
+    }
     assert!(told(behind, "X-Nothing: 1"));
     let listed = format!("{behind}\nexplain_from = [\"203.0.113.0/24\"]");
     assert!(told(&listed, "X-Forwarded-For: 198.51.100.1, 203.0.113.7:4711"));

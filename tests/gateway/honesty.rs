@@ -70,20 +70,43 @@ fn not_sent_and_refused_raise_no_doubt() {
 }
 
 #[test]
-fn any_other_error_asks_the_chain_where_it_came_from() {
-    for (knows, message) in [(true, "nonce too low"), (false, "nonce too low"), (false, "insufficient funds")] {
-        let (a, b) = (node(true, |_| Reply::close()), node(knows, error(message)));
+fn any_other_error_asks_the_chain_where_it_came_from_and_where_the_doubt_arose() {
+    for (first, second, message) in [
+        (false, true, "nonce too low"),
+        (true, false, "nonce too low"),
+        (true, false, "insufficient funds for gas * price + value"),
+        (false, false, "nonce too low"),
+        (false, false, "insufficient funds"),
+    ] {
+        let (a, b) = (node(first, |_| Reply::close()), node(second, error(message)));
         let gateway = Setup::of(&[&a, &b]).start();
         let answer = send(&gateway);
-        match knows {
+        match first || second {
             true => answer.assert_result("7", &format!("\"{}\"", hash())),
             false => assert_eq!(answer.json()["error"]["message"], message),
         }
-        assert_eq!((a.count_with(LOOK_UP), b.count_with(LOOK_UP)), (0, 1));
-        let outcome = if knows { "found" } else { "not_found" };
+        // The first is asked only if the one that answered does not have it.
+        assert_eq!((a.count_with(LOOK_UP), b.count_with(LOOK_UP)), (usize::from(!second), 1));
+        let outcome = if second { "found" } else { "not_found" };
         let counted =
             gateway.metrics().sum("ringway_lookups_total", &["endpoint=\"b\"", &format!("outcome=\"{outcome}\"")]);
         assert_eq!(counted, 1);
+    }
+}
+
+#[test]
+fn a_look_up_without_an_answer_is_no_no() {
+    // The node that speaks can't say what the chain has: hung, broken, or without the method.
+    for broken in 0..3 {
+        let a = node(true, |_| Reply::close());
+        let b = Upstream::start(move |seen| match (seen.holds(LOOK_UP), broken) {
+            (false, _) => error("nonce too low")(seen),
+            (true, 0) => Reply::hang(),
+            (true, 1) => Reply::http(500, &[], ""),
+            (true, _) => Reply::error(seen, 200, "{\"code\":-32601,\"message\":\"no such method\"}"),
+        });
+        let gateway = Setup::of(&[&a, &b]).start();
+        send(&gateway).assert_result("7", &format!("\"{}\"", hash()));
     }
 }
 
@@ -164,7 +187,7 @@ fn a_node_that_saw_it_before_is_asked_whether_it_took_it() {
     let seen_before =
         |seen: &super::harness::Seen| Reply::error(seen, 200, "{\"code\":-32010,\"message\":\"AlreadyKnown\"}");
     for knows in [true, false] {
-        let (a, b) = (node(true, |_| Reply::close()), node(knows, seen_before));
+        let (a, b) = (node(false, |_| Reply::close()), node(knows, seen_before));
         let gateway = Setup::of(&[&a, &b]).start();
         let answer = send(&gateway);
         match knows {

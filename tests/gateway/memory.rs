@@ -77,6 +77,21 @@ fn large_answers_that_nobody_reads_leave_room_for_everybody_else() {
 }
 
 #[test]
+fn who_waits_for_room_holds_none_and_gets_its_turn() {
+    let node = node(8 * MIB, false);
+    let gateway = Setup::of(&[&node]).server("max_buffered_bytes = \"20MiB\"").start();
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| assert_eq!(ask_and_wait(&gateway).response().result().len(), 8 * MIB + 2));
+        }
+    });
+    // One that could never fit is no matter of coming again.
+    let gateway = Setup::of(&[&node]).server("max_buffered_bytes = \"4MiB\"").start();
+    ask_and_wait(&gateway).response().assert_fault(200, "1", -32055);
+    gateway.call("eth_call", "[]").assert_result("1", "1");
+}
+
+#[test]
 fn large_requests_that_never_end_are_held_within_the_limit_too() {
     let node = node(10, false);
     let gateway = Setup::of(&[&node])

@@ -77,6 +77,8 @@ fn a_wish_that_is_not_understood_changes_nothing_and_says_what_would_be_right() 
     for (body, says) in [
         ("", "send {\"action\""),
         ("{}", "missing field `action`"),
+        (r#"["open","1m"]"#, "send {\"action\""),
+        ("[]", "missing field `action`"),
         (r#"{"action":"shut"}"#, "unknown variant `shut`"),
         (r#"{"action":"open","to":"1h"}"#, "unknown field `to`"),
         (r#"{"action":"open","for":"soon"}"#, "write one like"),
@@ -127,7 +129,7 @@ fn only_who_may_changes_anything() {
     assert_eq!(status(&["Host: localhost", json]), 401, "public metrics are no public circuits");
     assert_eq!(status(&["Host: localhost", json, "Authorization: Bearer sesame"]), 401);
     assert_eq!(tokened.metrics().of("ringway_circuit_state", "a"), 0);
-    assert_eq!(status(&["Host: admin.example", json, "Authorization: Bearer sesame-sesame-sesame"]), 200);
+    assert_eq!(status(&["Host: admin.example", json, "Authorization: bearer sesame-sesame-sesame"]), 200);
     assert_eq!(tokened.metrics().of("ringway_circuit_state", "a"), 1);
 }
 

@@ -102,7 +102,7 @@ pub const HONESTY: &[Bug] = &[
     Bug {
         name: "error_goes_out_unasked",
         file: "failover.rs",
-        old: "self.doubt.ask([Some(endpoint), None]);",
+        old: "self.doubt.ask_who_spoke(endpoint);",
         new: "",
         breaks: "nonce too low goes to a caller whose own transaction took the nonce",
         must: Catches::Both,
@@ -110,7 +110,7 @@ pub const HONESTY: &[Bug] = &[
     Bug {
         name: "asks_where_the_error_did_not_come_from",
         file: "failover.rs",
-        old: "self.doubt.ask([Some(endpoint), None]);",
+        old: "self.doubt.ask_who_spoke(endpoint);",
         new: "self.doubt.ask_where_it_arose(std::iter::empty());",
         breaks: "a node that hangs is asked in the place of one that just answered",
         must: Catches::Both,

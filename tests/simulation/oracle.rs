@@ -347,7 +347,10 @@ impl Oracle {
         let told = |finish| if self.notification { Finish::Silent } else { finish };
         let reason = reason.unwrap_or(Reason::ConnectionLost);
         let Phase::Away(at) = self.phase else { return };
-        let here = Asking { end: Finish::Reply, seen: false, whom: [1u128 << at, 0], until_ns: None, under_way: false };
+        // Who spoke, and then where it may have been taken before.
+        let before = self.doubted.filter(|before| *before != at).map_or(0, |before| 1u128 << before);
+        let whom = [1u128 << at, before];
+        let here = Asking { end: Finish::Reply, seen: false, whom, until_ns: None, under_way: false };
         self.phase = match (row.meaning, said.filter(|_| self.can_be_settled())) {
             (Meaning::Final, Some(Word::Known)) => Phase::Decided(Finish::Taken),
             (Meaning::Final, Some(Word::Seen)) => Phase::Asking(Asking { seen: true, ..here }),
