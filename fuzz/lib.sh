@@ -23,7 +23,7 @@ build() {
   local pass="-C llvm-args=-sanitizer-coverage" host
   host=$(rustc -vV | sed -n 's/^host: //p')
   RUSTFLAGS="-C passes=sancov-module $pass-level=4 $pass-inline-8bit-counters $pass-pc-table $pass-trace-compares" \
-    cargo build --quiet --locked --release --target "$host" "$@" || exit 2
+    cargo build --quiet --release --target "$host" "$@" || exit 2
   bin="${CARGO_TARGET_DIR:-target}/$host/release"
 }
 
