@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringway::wire::http1::HeadLimits;
-use ringway::wire::http1_response::{BodyFraming, RetryAfter, content_type, response_head};
-use ringway_fuzz::http_head::{self, Body, Head, values};
+use ringway::wire::http1_response::{BodyFraming, ResponseHead, RetryAfter, content_type, response_head};
+use ringway_fuzz::http_head::{self, Body, Head, Response, values};
 use ringway_fuzz::http_walk::{Framing, Seen, walk};
 
 fuzz_target!(|data: &[u8]| {
@@ -15,28 +15,42 @@ fuzz_target!(|data: &[u8]| {
         2 => HeadLimits { bytes: 600, headers: usize::from(*size) },
         _ => HeadLimits { bytes: usize::MAX, headers: usize::MAX },
     };
-    let head_of = |buf: &[u8], scanned: usize| read(buf, scanned, &limits);
-    let whole = walk(&head_of, stream, usize::MAX);
-    let cut = walk(&head_of, stream, usize::from(*step));
+    let judged = |buf: &[u8], scanned: usize| read(buf, scanned, &limits, true);
+    let whole = walk(&judged, stream, usize::MAX);
+    // What is the same as the whole needs no second judge.
+    let alone = |buf: &[u8], scanned: usize| read(buf, scanned, &limits, false);
+    let cut = walk(&alone, stream, usize::from(*step));
     assert_eq!(whole, cut, "{step} bytes at a time");
 });
 
-/// Reads a head both ways, and holds the one against the other.
-fn read(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<Option<Seen>, String> {
+/// Reads a head, and holds it against the plain reading if it is to be judged.
+fn read(buf: &[u8], scanned: usize, limits: &HeadLimits, judged: bool) -> Result<Option<Seen>, String> {
     let ours = response_head(buf, scanned, limits);
-    let plain = http_head::response(buf, limits.bytes, limits.headers.min(256));
-    let (head, plain) = match (ours, plain) {
-        (Ok(Some(head)), Head::Good(plain)) => (head, plain),
-        (Ok(None), Head::Unfinished) => return Ok(None),
-        (Err(bad), Head::Bad(_)) => return Err(bad.words().to_owned()),
-        (ours, plain) => panic!("{ours:?}\n{plain:?}"),
+    if judged {
+        match (&ours, http_head::response(buf, limits.bytes, limits.headers.min(256))) {
+            (Ok(Some(head)), Head::Good(plain)) => same(buf, head, &plain),
+            (Ok(None), Head::Unfinished) | (Err(_), Head::Bad(_)) => {}
+            (ours, plain) => panic!("{ours:?}\n{plain:?}"),
+        }
+    }
+    let Some(head) = ours.map_err(|bad| bad.words().to_owned())? else { return Ok(None) };
+    let framing = match head.framing {
+        BodyFraming::Empty => Framing::Length(0),
+        BodyFraming::Length(length) => Framing::Length(length),
+        BodyFraming::Chunked => Framing::Chunked,
+        BodyFraming::UntilClose => Framing::UntilClose,
     };
+    let says = format!("{} {:?} {:?}", head.status, head.retry_after, head.content_encoding);
+    Ok(Some(Seen { head_len: head.head_len, framing, keep_alive: head.keep_alive, says }))
+}
+
+fn same(buf: &[u8], head: &ResponseHead, plain: &Response<'_>) {
     assert_eq!((head.head_len, head.status, head.keep_alive), (plain.len, plain.status, plain.keep_alive));
-    let (framing, body) = match head.framing {
-        BodyFraming::Empty => (Framing::Length(0), Body::Empty),
-        BodyFraming::Length(length) => (Framing::Length(length), Body::Length(length)),
-        BodyFraming::Chunked => (Framing::Chunked, Body::Chunked),
-        BodyFraming::UntilClose => (Framing::UntilClose, Body::UntilClose),
+    let body = match head.framing {
+        BodyFraming::Empty => Body::Empty,
+        BodyFraming::Length(length) => Body::Length(length),
+        BodyFraming::Chunked => Body::Chunked,
+        BodyFraming::UntilClose => Body::UntilClose,
     };
     assert_eq!(body, plain.body);
 
@@ -56,6 +70,4 @@ fn read(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<Option<Seen>,
     let kind = values(&plain.fields, "content-type").last().copied();
     let kind = kind.filter(|kind| !kind.is_empty() && kind.iter().all(shown));
     assert_eq!(content_type(&buf[..head.head_len]).map(str::as_bytes), kind);
-    let says = format!("{} {:?} {:?}", head.status, head.retry_after, head.content_encoding);
-    Ok(Some(Seen { head_len: head.head_len, framing, keep_alive: head.keep_alive, says }))
 }
