@@ -21,6 +21,7 @@ mod gateway {
     mod lives;
     mod matrix;
     mod matrix_causes;
+    mod memory;
     mod metrics;
     mod operator;
     mod pool;
