@@ -11,7 +11,7 @@ use crate::logic::fault::HttpFault;
 pub const SIZE_DIGITS_MAX: u8 = 16;
 /// Bytes of chunk extensions in one body.
 pub const EXTENSION_BYTES_MAX: u32 = 4 << 10;
-/// Bytes of trailer lines after one body, line ends not counted.
+/// Bytes of trailer lines after one body, their line ends included, the empty line's not.
 pub const TRAILER_BYTES_MAX: u32 = 8 << 10;
 /// Trailer lines after one body.
 pub const TRAILER_LINES_MAX: u32 = 64;
