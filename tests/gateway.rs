@@ -19,10 +19,12 @@ mod gateway {
     mod http_edge;
     mod limits;
     mod lives;
+    mod material;
     mod matrix;
     mod matrix_causes;
     mod metrics;
     mod operator;
+    mod pairs;
     mod pool;
     mod probes;
     mod reload;
