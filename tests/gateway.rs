@@ -16,13 +16,17 @@ mod gateway {
     mod framing;
     mod harness;
     mod honesty;
+    mod http1_sockets;
     mod http_edge;
+    mod json_sockets;
     mod limits;
     mod lives;
     mod material;
     mod matrix;
     mod matrix_causes;
     mod metrics;
+    mod mixups;
+    mod mixups_node;
     mod operator;
     mod pairs;
     mod pool;
@@ -38,5 +42,6 @@ mod gateway {
     mod tron_matrix;
     mod upstream;
     mod upstream_framing;
+    mod vectors;
     mod weighted;
 }

@@ -1,8 +1,8 @@
 //! Recorded exchanges of real nodes, replayed: params reach the node byte for byte, and what the node said reaches
 //! the caller byte for byte under the caller's own id.
 
-use super::harness::{Client, Reply, Response, Seen, Setup, Upstream, request};
-use super::material::{self, chunked, in_threads};
+use super::harness::{Client, Reply, Response, Seen, Setup, Upstream, chunked, in_threads, request};
+use super::material;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
