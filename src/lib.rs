@@ -82,6 +82,7 @@ pub mod shared {
     pub mod circuit_cells;
     pub mod counters;
     pub mod journal;
+    pub mod memory;
     pub mod snapshot_cell;
 }
 
@@ -105,6 +106,7 @@ pub mod config {
 /// Rank 2. The kernel: everything that waits.
 pub mod net {
     pub mod buffers;
+    pub mod client_head;
     pub mod client_http;
     pub mod client_tron;
     pub mod coded;
@@ -115,6 +117,7 @@ pub mod net {
     pub mod reply;
     pub mod ring;
     pub mod shard;
+    pub mod tab;
     pub mod upstream;
 }
 

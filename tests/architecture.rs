@@ -3,6 +3,7 @@
 
 mod architecture {
     pub mod rules;
+    pub mod shared_memory;
     pub mod source;
 }
 

@@ -24,6 +24,7 @@ mod gateway {
     mod material;
     mod matrix;
     mod matrix_causes;
+    mod memory;
     mod metrics;
     mod mixups;
     mod mixups_node;

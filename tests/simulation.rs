@@ -97,9 +97,20 @@ fn no_call_ends_wrongly_over_many_seeds() {
 }
 
 fn went_everywhere(tally: &Tally) {
-    for end in
-        ["reply", "kept", "taken", "silent", "abandoned", "-32050", "-32051", "-32052", "-32053", "-32054", "-32055"]
-    {
+    for end in [
+        "reply",
+        "kept",
+        "taken",
+        "silent",
+        "abandoned",
+        "-32050",
+        "-32051",
+        "-32052",
+        "-32053",
+        "-32054",
+        "-32055",
+        "-32056",
+    ] {
         assert!(tally.ended(end) >= 50, "hardly any Call ended so: {end}");
     }
     let (passed, counted) = (&tally.passed, &tally.counted);

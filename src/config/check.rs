@@ -188,7 +188,7 @@ pub(super) fn shown(lit: Lit) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::resolve::probe::{SOUND, faulty, read, sound, with};
+    use super::super::resolve::probe::{SOUND, faulty, read, sound, warned, with};
 
     #[test]
     fn an_unknown_key_is_refused_with_the_nearest_known_one() {
@@ -211,7 +211,6 @@ mod tests {
         for (line, path) in [
             ("«tls = { cert = \"c\", key = \"k\" }", "server.tls"),
             ("«proxy_protocol = true", "server.proxy_protocol"),
-            ("«max_buffered_bytes = \"1GiB\"", "server.max_buffered_bytes"),
             ("[log]\n«sample = 10", "log.sample"),
             ("[«websocket]\nmax_inflight = 1", "websocket"),
             ("[«limits]\nip.json_rpc = { rps = 1 }", "limits"),
@@ -313,6 +312,15 @@ mod tests {
         faulty(&own, "endpoint[geth-1].circuit.min_samples", &["at least 1"]);
         let text = with("shards = 2", "[log]\nlevel = «\"warning\"");
         faulty(&text, "log.level", &["must be \"error\", \"warn\", \"info\", \"debug\" or \"trace\""]);
+    }
+
+    #[test]
+    fn memory_that_holds_no_answer_is_warned_of() {
+        let path = "server.max_buffered_bytes";
+        warned(&with("shards = 2", "max_buffered_bytes = «\"64MiB\""), path, &["never find room"]);
+        let text = with("shards = 2", "max_response_bytes = «\"2GiB\"");
+        warned(&text, "server.max_response_bytes", &["below max_response_bytes"]);
+        sound(&with("shards = 2", "max_buffered_bytes = \"64MiB\"\nmax_response_bytes = \"16MiB\""));
     }
 
     #[test]

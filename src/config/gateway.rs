@@ -414,4 +414,23 @@ mod tests {
         let twice = format!("{tron}{network}«{network}");
         faulty(&twice, "network[1]", &["same chain and network; merge the two"]);
     }
+
+    #[test]
+    fn the_http_api_is_tron_s_alone() {
+        let http = |text: String| text.replace(PATH, &format!("{PATH}\nprotocol = «\"tron-http\""));
+        let text = http(SOUND.to_owned());
+        let found = read(&text.replace('«', "")).faults;
+        assert!(found.iter().any(|fault| fault.text.contains("is for chains of the family tron only")), "{found:?}");
+        let text =
+            SOUND.replace("\"ethereum\"", "\"tron\"").replace("[[endpoint]]", "[[endpoint]]\nprotocol = \"tron-http\"");
+        let text = text
+            .replace("\"debug_traceTransaction\", \"acme_getThing\"", "\"/wallet/getblock\", \"/wallet/unheardof\"");
+        let snapshot = sound(&http(text.clone()).replace('«', ""));
+        let gateway = &snapshot.gateways[0];
+        assert_eq!((gateway.protocol, gateway.family), (Protocol::TronHttp, Family::Tron));
+        assert!(snapshot.endpoints.iter().all(|endpoint| endpoint.protocol == Protocol::TronHttp));
+        assert!(gateway.routes.iter().all(|route| route.eligible != 0));
+        let network = "[[network]]\nchain = \"tron\"\nnetwork = \"mainnet\"\nfamily = \"evm\"\n";
+        faulty(&format!("{}{network}", http(text)), "gateway[eth].protocol", &["family tron only", "\"json-rpc\""]);
+    }
 }

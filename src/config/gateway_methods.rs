@@ -289,4 +289,49 @@ mod tests {
             with(HEAVY, &methods("net_version")).replace(PATH, &format!("{PATH}\nallowed_methods = [\"acme_*\"]"));
         warned(&allowed, &path, &["not in allowed_methods"]);
     }
+
+    /// [`SOUND`] for TRON's HTTP API.
+    fn tron(methods: &str, gateway: &str) -> String {
+        let text = SOUND.replace("\"ethereum\"", "\"tron\"");
+        let text = text.replace("[[endpoint]]", "[[endpoint]]\nprotocol = \"tron-http\"");
+        text.replace(HEAVY, &format!("methods = [{methods}]"))
+            .replace(PATH, &format!("{PATH}\nprotocol = \"tron-http\"\n{gateway}"))
+    }
+
+    #[test]
+    fn methods_of_the_http_api_are_paths() {
+        let text = tron("\"/wallet/getblock\", \"/wallet/unheardof\", \"/v1/accounts/{address}\"", "");
+        for (path, route) in [
+            ("/wallet/getblock", 1),
+            ("/wallet/unheardof", 1),
+            ("/v1/accounts/T1", 1),
+            ("/wallet/getBlock", 0),
+            ("/wallet/getnowblock", 0),
+            ("/v1/accounts/T1/transactions", 0),
+        ] {
+            assert_eq!(taken(&text, path), Ok(route), "{path}");
+        }
+        let says = ["exact name", "\"/wallet/getaccount\""];
+        faulty(&tron("«\"wallet/getblock\"", ""), &format!("{METHODS}[0]"), &says);
+        faulty(&tron("«\"/wallet/*\"", ""), &format!("{METHODS}[0]"), &["takes no patterns", says[1]]);
+        let one = "never comes here: it is one of `/v1/accounts/{address}`";
+        warned(&tron("«\"/v1/accounts/T1\"", ""), &format!("{METHODS}[0]"), &[one]);
+        warned(&tron("«\"/wallet/getBlock\"", ""), &format!("{METHODS}[0]"), &["did you mean `/wallet/getblock`?"]);
+    }
+
+    #[test]
+    fn lists_of_the_http_api_hold_paths_and_what_is_below_one() {
+        let text = tron(
+            "\"/wallet/getblock\"",
+            "allowed_methods = [\"/wallet/*\", \"/net/listnodes\"]\nblocked_methods = [\"/wallet/easytransfer\"]",
+        );
+        assert_eq!(taken(&text, "/wallet/getblock"), Ok(1));
+        assert_eq!((taken(&text, "/net/listnodes"), taken(&text, "/wallet/unheardof")), (Ok(0), Ok(0)));
+        assert_eq!(taken(&text, "/wallet/easytransfer"), Err(Unavailable::Blocked));
+        assert_eq!(taken(&text, "/walletsolidity/getnowblock"), Err(Unavailable::NotAllowed));
+        for bad in ["wallet", "/*", "*", "/wallet*", "/wallet/get*", "/wallet/*/x", "eth_*", ""] {
+            let text = tron("\"/wallet/getblock\"", &format!("blocked_methods = [«\"{bad}\"]"));
+            faulty(&text, "gateway[eth].blocked_methods[0]", &["exact path", "\"/walletsolidity/*\""]);
+        }
+    }
 }

@@ -123,6 +123,20 @@ mod tests {
     }
 
     #[test]
+    fn the_tron_example_is_taken_without_a_word_and_lets_no_key_pass() {
+        let text = include_str!("../../config/tron.toml").replace("${TRON_KEY}", "${KEY}");
+        let resolved = read(&text);
+        assert_eq!(resolved.faults, []);
+        let snapshot = resolved.snapshot.expect("no fault");
+        let gateway = &snapshot.gateways[0];
+        let table = gateway.table(&snapshot.methods);
+        for (row, admittance) in table.rows().iter().zip(&gateway.listed) {
+            let is_closed = matches!(admittance, crate::logic::snapshot::Admittance::Closed(_));
+            assert_eq!(is_closed, row.class == crate::logic::call::Class::Effect, "{}", row.name);
+        }
+    }
+
+    #[test]
     fn a_file_without_a_gateway_is_no_configuration() {
         faulty("«", "gateway", &["there is none", "[[gateway]]"]);
         faulty("«# nothing\n[server]\n", "gateway", &["there is none"]);

@@ -123,7 +123,7 @@ const SERVER: &[Key] = &[
     key("max_response_bytes", Size(1), Lit::Text("128MiB")),
     key("max_batch", Count(1, MANY), Lit::Count(100)),
     key("max_batch_response_bytes", Size(1), Lit::Text("256MiB")),
-    key("max_buffered_bytes", Size(1), Lit::Text("1GiB")).later(Absent),
+    key("max_buffered_bytes", Size(1 << 20), Lit::Text("1GiB")),
     key("max_inflight", Count(1, MANY), Lit::Count(10_000)),
     key("batch_concurrency", Count(1, MANY), Lit::Count(16)),
     key("header_timeout", Duration(1), Lit::Text("10s")),

@@ -13,6 +13,7 @@ pub(super) fn server(top: &View<'_>, faults: &mut Faults<'_>) -> Server {
     let listen = listen(&server, faults);
     let token = admin_token(&server, faults);
     let admin = admin(&server, &listen, token.is_some(), faults);
+    warn_of_little_memory(&server, faults);
     Server {
         listen,
         admin,
@@ -39,6 +40,7 @@ pub(super) fn server(top: &View<'_>, faults: &mut Faults<'_>) -> Server {
         max_response_bytes: server.count("max_response_bytes"),
         max_batch: server.count("max_batch"),
         max_batch_response_bytes: server.count("max_batch_response_bytes"),
+        max_buffered_bytes: server.count("max_buffered_bytes"),
         max_inflight: server.count("max_inflight"),
         batch_concurrency: server.count("batch_concurrency"),
         header_timeout_ns: server.number("header_timeout"),
@@ -59,6 +61,16 @@ pub(super) fn server(top: &View<'_>, faults: &mut Faults<'_>) -> Server {
             _ => LogLevel::Info,
         },
         max_attempts: attempts(&top.table("failsafe")),
+    }
+}
+
+/// An answer that is allowed and never fits would be -32056 each time, as if it could pass later.
+fn warn_of_little_memory(server: &View<'_>, faults: &mut Faults<'_>) {
+    let (all, one) = (server.count("max_buffered_bytes"), server.count("max_response_bytes"));
+    let name = if server.typed("max_buffered_bytes") { "max_buffered_bytes" } else { "max_response_bytes" };
+    if all < one && server.typed(name) {
+        let text = "max_buffered_bytes is below max_response_bytes, so an answer may be allowed and never find room; let it hold a few of the largest";
+        faults.warn(server.at_of(name), server.path_of(name), text);
     }
 }
 

@@ -98,4 +98,12 @@ gateway  eth at /eth: ethereum mainnet (evm)
 ";
         assert_eq!(summary(&sound(&text)), expected);
     }
+
+    #[test]
+    fn the_http_api_of_tron_is_told_from_its_json_rpc() {
+        let text = include_str!("../../config/tron.toml").replace("${TRON_KEY}", "k");
+        let told = summary(&sound(&text));
+        assert!(told.contains("gateway  tron at /tron: tron mainnet (tron-http)\n"), "{told}");
+        assert!(told.contains("gateway  tron-rpc at /tron-rpc: tron mainnet (tron)\n"), "{told}");
+    }
 }

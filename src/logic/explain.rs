@@ -21,6 +21,7 @@ impl Step {
         match self.verdict {
             Verdict::Final => ("ok", "final"),
             Verdict::TooLarge => ("response_too_large", "final"),
+            Verdict::NoRoom => ("no_room", "final"),
             Verdict::Failed(failure) => (failure.reason.word(), failure.certainty.word()),
         }
     }

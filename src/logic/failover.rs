@@ -280,6 +280,12 @@ impl CallMachine {
         self.step = match verdict {
             Verdict::Final => Step::Done(if self.notification { Finish::Silent } else { Finish::Reply }),
             Verdict::TooLarge => Step::Done(self.told(Fault::ResponseTooLarge)),
+            // The operation may have run: only what may be sent again is told to come again.
+            Verdict::NoRoom if self.must_stop(Certainty::Ambiguous) => {
+                Step::Done(self.told(Fault::OutcomeUnknown { reason: Reason::NoRoom }))
+            }
+            // Another node's answer would find no room either.
+            Verdict::NoRoom => Step::Done(self.told(Fault::Overloaded)),
             Verdict::Failed(failure) => {
                 self.kept |= failure.keep;
                 self.last = Some(failure);

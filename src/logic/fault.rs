@@ -36,13 +36,15 @@ pub enum Reason {
     NodeBusy,
     /// The answer is larger than `max_response_bytes`.
     ResponseTooLarge,
+    /// The answer did not fit into `max_buffered_bytes` beside all others.
+    NoRoom,
     /// The caller went away, and its query was cut short.
     CallerGone,
 }
 
 impl Reason {
     /// All reasons, for tables and tests.
-    pub const ALL: [Reason; 16] = [
+    pub const ALL: [Reason; 17] = [
         Reason::Dns,
         Reason::ConnectFailed,
         Reason::ConnectTimeout,
@@ -58,6 +60,7 @@ impl Reason {
         Reason::HttpStatus,
         Reason::NodeBusy,
         Reason::ResponseTooLarge,
+        Reason::NoRoom,
         Reason::CallerGone,
     ];
 
@@ -79,6 +82,7 @@ impl Reason {
             Reason::HttpStatus => "http_status",
             Reason::NodeBusy => "node_busy",
             Reason::ResponseTooLarge => "response_too_large",
+            Reason::NoRoom => "no_room",
             Reason::CallerGone => "caller_gone",
         }
     }
@@ -473,6 +477,21 @@ mod tests {
     }
 
     #[test]
+    fn in_trons_http_api_a_200_is_always_the_nodes() {
+        for (fault, _, in_json_rpc, ..) in TABLE {
+            let status = fault.http_status(Protocol::TronHttp);
+            let right = match fault {
+                Fault::NotJson | Fault::InvalidRequest(_) => 400,
+                Fault::Method(_) => 403,
+                Fault::OutcomeUnknown { .. } | Fault::ResponseTooLarge => 502,
+                _ => in_json_rpc,
+            };
+            assert_eq!(status, right, "{fault:?}");
+            assert_ne!(status, 200, "{fault:?}");
+        }
+    }
+
+    #[test]
     fn every_sentence_says_what_it_is_about() {
         for (fault, about) in [
             (Fault::NotJson, "JSON"),
@@ -525,7 +544,7 @@ mod tests {
         assert_eq!(
             words(&reasons),
             "dns connect_failed connect_timeout queue_timeout send_failed timeout connection_lost invalid_http \
-             invalid_response rejected bad_request rate_limited http_status node_busy response_too_large caller_gone"
+             invalid_response rejected bad_request rate_limited http_status node_busy response_too_large no_room caller_gone"
         );
         let outcomes = Outcome::ALL.map(Outcome::word);
         assert_eq!(

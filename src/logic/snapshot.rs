@@ -141,6 +141,8 @@ pub struct Server {
     pub max_batch: usize,
     /// Largest answer to a batch in bytes.
     pub max_batch_response_bytes: usize,
+    /// Bytes of large bodies that all shards hold together.
+    pub max_buffered_bytes: usize,
     /// Calls in flight per shard.
     pub max_inflight: usize,
     /// Calls of one batch in flight.
@@ -451,6 +453,7 @@ pub(super) mod tests {
             max_response_bytes: 1 << 26,
             max_batch: 100,
             max_batch_response_bytes: 1 << 26,
+            max_buffered_bytes: 1 << 30,
             max_inflight: 1_000,
             batch_concurrency: 10,
             header_timeout_ns: SECOND,

@@ -189,6 +189,22 @@ mod tests {
     }
 
     #[test]
+    fn every_escape_of_a_name_is_looked_at_wherever_it_stands() {
+        let admitted = |name: &str| admitted(&format!("/v1/assets/{name}/list"), Some(Verb::Get));
+        for wrong in ["A%2f", "AB%20%2f", "%20%2f", "A%20B%2fC", "%20%", "%20%2", "%20%zz", "%20%25"] {
+            assert_eq!(admitted(wrong), Err(HttpFault::NotFound), "{wrong}");
+        }
+        for right in ["%20", "A%20", "AB%20", "ABCDEF%20%41", "%c3%A9", "%20%20x"] {
+            assert_eq!(admitted(right), Ok(Verb::Get), "{right}");
+        }
+    }
+
+    #[test]
+    fn verbs_are_spelled_as_in_a_request_line() {
+        assert_eq!([Verb::Get, Verb::Post].map(Verb::word), ["GET", "POST"]);
+    }
+
+    #[test]
     fn an_empty_answer_is_right_where_the_facts_say_so() {
         let methods = Methods::embedded();
         let table = methods.table(Protocol::TronHttp, Family::Tron);

@@ -90,6 +90,8 @@ pub enum Verdict {
     Final,
     /// -32055, and the connection is dropped.
     TooLarge,
+    /// Ringway has no room for the answer now: -32056, and the connection is dropped.
+    NoRoom,
     /// The attempt failed.
     Failed(Failure),
 }
@@ -160,6 +162,7 @@ pub fn judge_broken(broke: Broke) -> (Verdict, CircuitNote) {
         }
         Broke::NotSent(reason) => (failed(Certainty::NotSent, reason), CircuitNote::Failure),
         Broke::Sent(Reason::ResponseTooLarge) => (Verdict::TooLarge, CircuitNote::Nothing),
+        Broke::Sent(Reason::NoRoom) => (Verdict::NoRoom, CircuitNote::Nothing),
         Broke::Sent(Reason::CallerGone) => (failed(Certainty::Ambiguous, Reason::CallerGone), CircuitNote::Nothing),
         Broke::Sent(reason) => (failed(Certainty::Ambiguous, reason), CircuitNote::Failure),
     }
@@ -382,6 +385,7 @@ mod tests {
         let (verdict, note) = judge_broken(Broke::Sent(Reason::Timeout));
         assert_eq!((certainty(verdict), note), (Some((Certainty::Ambiguous, false)), CircuitNote::Failure));
         assert_eq!(judge_broken(Broke::Sent(Reason::ResponseTooLarge)), (Verdict::TooLarge, CircuitNote::Nothing));
+        assert_eq!(judge_broken(Broke::Sent(Reason::NoRoom)), (Verdict::NoRoom, CircuitNote::Nothing));
     }
 
     #[test]

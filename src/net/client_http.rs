@@ -1,25 +1,25 @@
 //! One client connection: requests in order, each read whole, answered, and only then the next.
 
 use crate::logic::call::Id;
-use crate::logic::cors::Cors;
 use crate::logic::explain::Trail;
 use crate::logic::fault::{Fault, HttpFault};
-use crate::logic::forwarded;
 use crate::logic::snapshot::{GatewayIx, Protocol, Server};
 use crate::logic::units::{Nanos, SECOND};
 use crate::net::buffers::{Buffers, SMALLEST};
-use crate::net::client_tron::{self, Places};
-use crate::net::coded::{CODED, inflate};
+use crate::net::client_head::{Heard, Place, Reader, Want, heard, is_short, limits};
+use crate::net::client_tron::{self};
+use crate::net::coded::inflate;
 use crate::net::exchange::{self, Answer, Ask, Context};
 use crate::net::inbox::Inbox;
 use crate::net::reply::{self, BatchReply, Frame, Reply};
 use crate::net::ring::{self, Cut, Stream};
 use crate::net::shard::{Current, LAST_REQUEST_NS, Presence, Shard};
+use crate::net::tab::Tab;
+use crate::shared::memory::LARGE;
 use crate::shared::snapshot_cell::Phase;
-use crate::wire::coding::accepts_gzip;
-use crate::wire::http1::{Coding, HeadLimits};
+use crate::wire::http1::Coding;
 use crate::wire::http1_chunked::Chunked;
-use crate::wire::http1_request::{ContentType, Framing, RequestHead, Verb, request_head};
+use crate::wire::http1_request::{Framing, request_head};
 use crate::wire::http1_write::{AnswerCoding, CONTINUE};
 use crate::wire::jsonrpc::{self, Batch, Message};
 use futures_util::StreamExt;
@@ -28,8 +28,6 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// A refused request's body is still read if it is no longer than this: its connection can then go on.
-const DRAINED_BODY_MAX: u64 = 64 << 10;
 /// How long, and how many bytes, a closing connection still listens, so that its last answer is not lost
 /// in a reset (RFC 9112, 9.6).
 const LINGER_NS: Nanos = SECOND;
@@ -65,71 +63,6 @@ enum Next {
     Close,
 }
 
-/// What a request wants, known from its head.
-#[derive(Clone, Copy)]
-pub enum Want {
-    /// JSON-RPC.
-    Call(GatewayIx),
-    /// TRON's HTTP API.
-    Api(GatewayIx),
-    /// A page asks what it may send.
-    Preflight(GatewayIx),
-    /// `/healthz`.
-    Health,
-    /// Nothing that is there, told in the form of this protocol.
-    Nothing(HttpFault, Protocol),
-}
-
-impl Want {
-    fn protocol(self) -> Protocol {
-        match self {
-            Want::Api(_) => Protocol::TronHttp,
-            Want::Nothing(_, protocol) => protocol,
-            Want::Call(_) | Want::Preflight(_) | Want::Health => Protocol::JsonRpc,
-        }
-    }
-}
-
-/// What is remembered of a head while its body is read into the same buffer.
-struct Heard {
-    want: Want,
-    framing: Framing,
-    head_len: usize,
-    keep_alive: bool,
-    http11: bool,
-    head_only: bool,
-    expect_continue: bool,
-    traceparent: Option<Place>,
-    request_id: Option<Place>,
-    /// The caller asks how its Call was decided, and may.
-    explain: bool,
-    /// What goes up of a request of TRON's HTTP API. Boxed, since most requests are JSON-RPC.
-    api: Option<Box<Places>>,
-    /// How the body is coded.
-    coding: Coding,
-    /// Whether the page that asks may read the answer.
-    reader: Reader,
-    /// How the answer may be coded.
-    answer_coding: AnswerCoding,
-}
-
-/// Which page may read an answer.
-enum Reader {
-    /// Nobody asks, or none that may.
-    NoPage,
-    /// Any page.
-    Any,
-    /// The one of this origin, which stands in the head.
-    Origin(Place),
-}
-
-/// Where in a head something stands. Half the size of a range, and every connection has several.
-#[derive(Clone, Copy)]
-struct Place {
-    from: u32,
-    bytes: u32,
-}
-
 impl Connection {
     /// One request, from its first byte to its answer's last.
     async fn request(&mut self) -> Next {
@@ -148,7 +81,8 @@ impl Connection {
         {
             return Box::pin(self.hang_up(fault, Some(&ask))).await;
         }
-        let (body, next) = match self.body(current.server(), &ask).await {
+        let tab = Tab::new(self.shard.clone(), current.server().max_buffered_bytes);
+        let (body, next) = match self.body(current.server(), &ask, &tab).await {
             Ok(Some(body)) => body,
             Ok(None) => return Next::Close,
             Err(fault) => return Box::pin(self.hang_up(fault, Some(&ask))).await,
@@ -164,7 +98,7 @@ impl Connection {
         self.now_ns = ring::now();
         // Nothing is awaited from the client now: an old deadline must not cut it while a node thinks.
         self.stream.look_after(self.now_ns);
-        let (reply, keep_alive) = self.answer(&current, &ask, body, inflated.as_deref()).await;
+        let (reply, keep_alive) = self.answer(&current, &ask, body, inflated.as_deref(), &tab).await;
         if !self.write(current.server(), reply).await || !keep_alive {
             Box::pin(self.linger()).await;
             return Next::Close;
@@ -180,6 +114,7 @@ impl Connection {
         ask: &Heard,
         body: Range<usize>,
         inflated: Option<&[u8]>,
+        tab: &Tab,
     ) -> (Reply, bool) {
         let buffers = &self.shard.buffers;
         let made = reply::made_request_id(self.shard.random());
@@ -196,6 +131,7 @@ impl Connection {
                     first_draw: None,
                     started_ns: self.now_ns,
                     caller: &caller,
+                    tab,
                     trail: trail.as_deref(),
                 };
                 let body = inflated.unwrap_or(&self.inbox.bytes()[body]);
@@ -279,7 +215,7 @@ impl Connection {
         let mut scanned = 0;
         loop {
             if let Some(head) = request_head(self.inbox.bytes(), scanned, &limits)? {
-                return Ok(Some(self.ask(current, &head)));
+                return Ok(Some(heard(current, &head, self.inbox.bytes(), self.peer)));
             }
             if scanned == 0 {
                 let now_ns = ring::now();
@@ -292,57 +228,17 @@ impl Connection {
         }
     }
 
-    fn ask(&self, current: &Current, head: &RequestHead<'_>) -> Heard {
-        let place = |text: &str| {
-            let from = text.as_ptr() as usize - self.inbox.bytes().as_ptr() as usize;
-            // A place that fits in no word stands nowhere: heads have a limit far below.
-            let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-            Place { from: word(from), bytes: word(text.len()) }
-        };
-        let want = want(current, head);
-        let api = match want {
-            Want::Api(_) => client_tron::places(current, head, self.inbox.bytes()).map(Box::new),
-            _ => None,
-        };
-        Heard {
-            want,
-            api,
-            framing: head.framing,
-            head_len: head.head_len,
-            keep_alive: head.keep_alive,
-            http11: head.http11,
-            head_only: head.verb == Verb::Head,
-            expect_continue: head.expect_continue,
-            traceparent: head.traceparent.map(place),
-            request_id: head.request_id.map(place),
-            explain: head.explain && self.may_be_told(current.server(), head),
-            // What is refused is not worth the work.
-            coding: if let Want::Nothing(..) = want { Coding::Identity } else { head.content_encoding },
-            reader: match head.origin.and_then(|origin| cors_of(current, head)?.allows(origin)) {
-                None => Reader::NoPage,
-                Some("*") => Reader::Any,
-                Some(origin) => Reader::Origin(place(origin)),
-            },
-            answer_coding: match current.server().compression {
-                false => AnswerCoding::Fixed,
-                true if accepts_gzip(head.values("accept-encoding")) => AnswerCoding::Gzip,
-                true => AnswerCoding::Plain,
-            },
-        }
-    }
-
-    /// Whether the caller, and not only the proxy in front of it, may see how Calls are decided.
-    fn may_be_told(&self, server: &Server, head: &RequestHead<'_>) -> bool {
-        let trusted = &server.trusted_proxies;
-        server.explains_to(forwarded::caller(self.peer, trusted, head.values("x-forwarded-for")))
-    }
-
     async fn inflated(&self, server: &Server, coding: Coding, body: Range<usize>) -> Result<Vec<u8>, HttpFault> {
         inflate(coding, &self.inbox.bytes()[body], server.max_request_bytes).await
     }
 
     /// Reads the body: where it is, and where the next request begins. `None` = the client left.
-    async fn body(&mut self, server: &Server, ask: &Heard) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
+    async fn body(
+        &mut self,
+        server: &Server,
+        ask: &Heard,
+        tab: &Tab,
+    ) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
         let start = ask.head_len;
         let here = self.inbox.len() - start;
         let complete = match ask.framing {
@@ -361,8 +257,13 @@ impl Connection {
             }
         }
         match ask.framing {
-            Framing::Length(length) => self.counted(start, length as usize).await,
-            _ => self.chunked(start, server.max_request_bytes).await,
+            Framing::Length(length) if complete => {
+                let end = start + length as usize;
+                Ok(Some((start..end, end)))
+            }
+            // Boxed: most bodies come with their head, and the state would make every connection's task larger.
+            Framing::Length(length) => Box::pin(self.counted(start, length as usize, tab)).await,
+            _ => Box::pin(self.chunked(start, server.max_request_bytes, tab)).await,
         }
     }
 
@@ -375,19 +276,29 @@ impl Connection {
         wrote.is_ok()
     }
 
-    async fn counted(&mut self, start: usize, length: usize) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
+    async fn counted(
+        &mut self,
+        start: usize,
+        length: usize,
+        tab: &Tab,
+    ) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
         let end = start + length;
         while self.inbox.len() < end {
             // Doubling instead of trusting the announced length: memory follows what really arrives.
             let missing = end - self.inbox.len();
-            if !self.read(missing.min(self.inbox.len().max(SMALLEST))).await {
+            if !self.read_more(missing.min(self.inbox.len().max(SMALLEST)), tab).await {
                 return self.gone();
             }
         }
         Ok(Some((start..end, end)))
     }
 
-    async fn chunked(&mut self, start: usize, limit: usize) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
+    async fn chunked(
+        &mut self,
+        start: usize,
+        limit: usize,
+        tab: &Tab,
+    ) -> Result<Option<(Range<usize>, usize)>, HttpFault> {
         let mut decoder = Chunked::default();
         let mut end = start;
         loop {
@@ -401,7 +312,7 @@ impl Connection {
                 return Ok(Some((start..end, next)));
             }
             self.inbox.truncate(end);
-            if !self.read(1).await {
+            if !self.read_more(1, tab).await {
                 return self.gone();
             }
         }
@@ -410,6 +321,20 @@ impl Connection {
     /// A body that does not come to its end.
     fn gone<T>(&self) -> Result<Option<T>, HttpFault> {
         if self.stream.expired() { Err(HttpFault::Timeout) } else { Ok(None) }
+    }
+
+    /// Reads more of a body. What is large is held against the memory for that; while there is none, nothing is
+    /// read, and the body's own deadline goes on.
+    async fn read_more(&mut self, wanted: usize, tab: &Tab) -> bool {
+        let more = (self.inbox.capacity() as u64).saturating_sub(tab.taken());
+        if self.inbox.capacity() > LARGE && more > 0 {
+            // By then the deadline has cut the connection.
+            let patience_ns = self.shard.current().server().body_timeout_ns;
+            if !Box::pin(tab.take(more as usize, patience_ns)).await {
+                return false;
+            }
+        }
+        self.read(wanted).await
     }
 
     /// Reads once, with room for at least `wanted` bytes; `false` = nothing more will come.
@@ -468,61 +393,6 @@ impl Connection {
             self.unread = 0;
             Box::pin(ring::sleep(1)).await;
         }
-    }
-}
-
-/// What a request wants, as far as its head tells.
-fn want(current: &Current, head: &RequestHead<'_>) -> Want {
-    if head.path == "/healthz" {
-        return match head.verb {
-            Verb::Get | Verb::Head => Want::Health,
-            _ => Want::Nothing(HttpFault::MethodNotAllowed("GET, HEAD"), Protocol::JsonRpc),
-        };
-    }
-    let Some(gateway) = current.entrances.find(head.path, head.host) else {
-        return client_tron::want(current, head);
-    };
-    if asks_first(current, gateway, head) {
-        return Want::Preflight(gateway);
-    }
-    let nothing = |fault| Want::Nothing(fault, Protocol::JsonRpc);
-    if head.verb != Verb::Post {
-        return nothing(HttpFault::MethodNotAllowed("POST"));
-    }
-    match (head.content_type, head.content_encoding) {
-        (ContentType::Other, _) => nothing(HttpFault::Unsupported("Content-Type is not application/json")),
-        // Without a type a browser would send it without asking first.
-        (ContentType::Missing, _) if head.origin.is_some() => {
-            nothing(HttpFault::Unsupported("a request with an Origin needs Content-Type: application/json"))
-        }
-        (_, Coding::Other) => nothing(HttpFault::Unsupported(CODED)),
-        _ => Want::Call(gateway),
-    }
-}
-
-/// Whether this is a page's question to a Gateway that has pages.
-pub fn asks_first(current: &Current, gateway: GatewayIx, head: &RequestHead<'_>) -> bool {
-    head.verb == Verb::Options && current.live.snapshot.gateways[usize::from(gateway.0)].cors.is_some()
-}
-
-/// Which pages may read answers to this request.
-fn cors_of<'c>(current: &'c Current, head: &RequestHead<'_>) -> Option<&'c Cors> {
-    let entrances = &current.entrances;
-    let gateway = entrances
-        .find(head.path, head.host)
-        .or_else(|| entrances.find_above(head.path, head.host).map(|(gateway, _)| gateway))?;
-    current.live.snapshot.gateways[usize::from(gateway.0)].cors.as_ref()
-}
-
-fn limits(server: &Server) -> HeadLimits {
-    HeadLimits { bytes: server.max_header_bytes, headers: server.max_headers }
-}
-
-fn is_short(framing: Framing) -> bool {
-    match framing {
-        Framing::Empty => true,
-        Framing::Length(length) => length <= DRAINED_BODY_MAX,
-        Framing::Chunked => false,
     }
 }
 

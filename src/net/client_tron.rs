@@ -3,7 +3,8 @@
 use crate::logic::fault::HttpFault;
 use crate::logic::snapshot::Protocol;
 use crate::logic::tron_http::{self, ApiCall, Verb};
-use crate::net::client_http::{Want, asks_first, explained};
+use crate::net::client_head::{Want, asks_first};
+use crate::net::client_http::explained;
 use crate::net::coded::CODED;
 use crate::net::exchange::{self, Ask, Context};
 use crate::net::reply::{Frame, Reply};

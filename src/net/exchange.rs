@@ -15,6 +15,7 @@ use crate::net::buffers::HEADROOM;
 use crate::net::look_up::{Name, look_up, said};
 use crate::net::ring::Watch;
 use crate::net::shard::{Current, Shard};
+use crate::net::tab::Tab;
 use crate::net::upstream::{self, Ended, Incoming, Message, Place, Request};
 use crate::wire::jsonrpc::{BadAnswer, Checked, check};
 use crate::wire::tron_http;
@@ -102,6 +103,8 @@ pub struct Context<'a> {
     pub started_ns: Nanos,
     /// The caller's connection.
     pub caller: &'a Rc<Watch>,
+    /// What the Exchange holds of the memory for large bodies.
+    pub tab: &'a Tab,
     /// Where the attempts are noted, if the caller asked to be told.
     pub trail: Option<&'a RefCell<Trail>>,
 }
@@ -134,7 +137,7 @@ pub async fn call(context: Context<'_>, ask: Ask<'_>) -> Answer {
             if let Some(trail) = context.trail {
                 trail.borrow_mut().route = Some(plan.route);
             }
-            let (answer, ended_ns) = run(context, gateway, plan, ask).await;
+            let (answer, ended_ns) = run(&context, gateway, plan, ask).await;
             (usize::from(plan.route.0), answer, ended_ns)
         }
         Err(fault) => return refuse(context, gateway, method, ask.is_notification(), fault),
@@ -158,7 +161,7 @@ fn refuse(context: Context<'_>, gateway: &Gateway, method: MethodId, notificatio
 }
 
 /// The loop of attempts.
-async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>) -> (Answer, Nanos) {
+async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>) -> (Answer, Nanos) {
     let (shard, board) = (context.shard, &context.current.live.board);
     let route: &Route = &gateway.routes[usize::from(plan.route.0)];
     let mut machine = CallMachine::new(route, plan.class, ask.is_notification(), context.first_draw);
@@ -174,7 +177,7 @@ async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>) 
                 // The machine asks only for what was named.
                 let Some(name) = &name else { break Finish::Fault(Fault::Overloaded) };
                 // Boxed: rare, and its state would make each connection's task larger.
-                let asked = Box::pin(look_up(context, gateway, endpoint, name, until_ns, now_ns)).await;
+                let asked = Box::pin(look_up(*context, gateway, endpoint, name, until_ns, now_ns)).await;
                 now_ns = asked.1;
                 machine.feed(Event::LookedUp(asked.0));
             }
@@ -196,12 +199,12 @@ async fn run(context: Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>) 
                 if context.caller.gone() {
                     machine.feed(Event::CallerGone);
                 }
-                let (verdict, note, received) = judged(context, gateway, plan, (ask, sent_id), ended);
+                let (verdict, note, received) = judged(*context, gateway, plan, (ask, sent_id), ended);
                 if received.is_some() {
                     board.answered(endpoint, shard.index, now_ns);
                 }
                 board.note(endpoint, shard.index, note, permit, now_ns, shard.random());
-                count(context, endpoint, verdict, now_ns.saturating_sub(begun_ns));
+                count(*context, endpoint, verdict, now_ns.saturating_sub(begun_ns));
                 let name_in_doubt = name.as_ref().filter(|_| machine.in_doubt());
                 machine.feed(event(gateway.family, name_in_doubt, verdict, &received));
                 christen(&mut machine, &mut name, gateway.family, ask);
@@ -279,7 +282,7 @@ fn taken(shard: &Shard, ask: Ask<'_>, name: Option<&Name>) -> Answer {
 }
 
 async fn send(
-    context: Context<'_>,
+    context: &Context<'_>,
     endpoint: EndpointIx,
     plan: Plan,
     ask: Ask<'_>,
@@ -300,7 +303,7 @@ async fn send(
         replayable: plan.class.replayable() && !ask.is_notification(),
         caller: plan.class.ends_with_caller().then_some(context.caller),
     };
-    (upstream::attempt(place(context, endpoint), request, until_ns, now_ns).await, sent_id)
+    (upstream::attempt(place(*context, endpoint), request, until_ns, now_ns).await, sent_id)
 }
 
 /// Everything about an Endpoint that an attempt needs.
@@ -314,6 +317,7 @@ pub fn place(context: Context<'_>, endpoint: EndpointIx) -> Place<'_> {
         cells: shard.endpoint_cells(&current.live, at),
         buffers: &shard.buffers,
         response_max: current.server().max_response_bytes,
+        tab: context.tab,
     }
 }
 
@@ -376,6 +380,7 @@ fn count(context: Context<'_>, endpoint: EndpointIx, verdict: Verdict, took_ns: 
     match verdict {
         Verdict::Final => cells.answered(took_ns),
         Verdict::TooLarge => cells.failed(Reason::ResponseTooLarge, took_ns),
+        Verdict::NoRoom => cells.failed(Reason::NoRoom, took_ns),
         Verdict::Failed(failure) => cells.failed(failure.reason, took_ns),
     }
     if let Some(trail) = context.trail {

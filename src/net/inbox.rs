@@ -29,6 +29,11 @@ impl Inbox {
         self.buf.len() - self.at
     }
 
+    /// The memory that it takes.
+    pub fn capacity(&self) -> usize {
+        self.buf.capacity()
+    }
+
     /// Whether all is answered.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

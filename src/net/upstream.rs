@@ -11,7 +11,9 @@ use crate::net::buffers::{Buffers, HEADROOM};
 use crate::net::pool::{IDLE_FOR_EFFECTS_NS, Lease, Pool};
 use crate::net::ring::{self, Cut, Stream, Watch};
 use crate::net::shard::Upstream;
+use crate::net::tab::Tab;
 use crate::shared::counters::EndpointCells;
+use crate::shared::memory::LARGE;
 use crate::wire::http1::{HEADERS_MAX, HeadLimits};
 use crate::wire::http1_chunked::Chunked;
 use crate::wire::http1_response::{BodyFraming, ResponseHead, RetryAfter, response_head};
@@ -108,6 +110,8 @@ pub struct Place<'a> {
     pub buffers: &'a Buffers,
     /// Largest response body.
     pub response_max: usize,
+    /// What the Exchange holds of the memory for large bodies.
+    pub tab: &'a Tab,
 }
 
 /// What every request to an Endpoint begins with.
@@ -131,7 +135,7 @@ pub fn template(endpoint: &Endpoint) -> Box<[u8]> {
 }
 
 /// The bytes of a request, in a buffer.
-fn written(place: Place<'_>, request: Request<'_>) -> Vec<u8> {
+fn written(place: &Place<'_>, request: Request<'_>) -> Vec<u8> {
     let (template, traceparent) = (&place.upstream.template, request.traceparent);
     match request.message {
         Message::JsonRpc { id, method, params } => {
@@ -158,7 +162,7 @@ pub async fn attempt(place: Place<'_>, request: Request<'_>, until_ns: Nanos, no
     let (begun_ns, mut now_ns) = (now_ns, now_ns);
     let (mut replaced, mut lost_send) = (false, false);
     loop {
-        let mut lease = match checkout(place, request.replayable, replaced, until_ns, &mut now_ns).await {
+        let mut lease = match checkout(&place, request.replayable, replaced, until_ns, &mut now_ns).await {
             Ok(lease) => lease,
             Err(reason) => return Ended::new(Err(Broke::NotSent(reason)), ring::now(), lost_send),
         };
@@ -166,7 +170,7 @@ pub async fn attempt(place: Place<'_>, request: Request<'_>, until_ns: Nanos, no
         if let Some(caller) = request.caller {
             caller.runs(watch.clone());
         }
-        let heard = converse(place, lease.stream(), request, until_ns, now_ns).await;
+        let heard = converse(&place, lease.stream(), request, until_ns, now_ns).await;
         let at_ns = ring::now();
         if let Some(caller) = request.caller {
             caller.ran(&watch);
@@ -203,7 +207,7 @@ pub async fn attempt(place: Place<'_>, request: Request<'_>, until_ns: Nanos, no
 
 /// A connection for the attempt: a pooled one, a fresh one, or after a wait either.
 async fn checkout(
-    place: Place<'_>,
+    place: &Place<'_>,
     replayable: bool,
     fresh_only: bool,
     until_ns: Nanos,
@@ -234,7 +238,7 @@ async fn checkout(
     }
 }
 
-async fn connect(place: Place<'_>, until_ns: Nanos, now_ns: Nanos) -> Result<Stream, Reason> {
+async fn connect(place: &Place<'_>, until_ns: Nanos, now_ns: Nanos) -> Result<Stream, Reason> {
     let until_ns = until_ns.min(now_ns.saturating_add(place.endpoint.connect_timeout_ns));
     let mut reason = Reason::Dns;
     let mut now_ns = now_ns;
@@ -267,7 +271,7 @@ struct Lost {
 
 /// Sends the request and reads the whole response. `true` = the connection may be used again.
 async fn converse(
-    place: Place<'_>,
+    place: &Place<'_>,
     stream: &mut Stream,
     request: Request<'_>,
     until_ns: Nanos,
@@ -291,7 +295,7 @@ async fn converse(
             return Err(Lost { reason, sent: broke.taken > 0, stale: !stream.expired(), silent: true });
         }
     };
-    let mut reader = Reader { place, stream, buf: place.buffers.take(SMALL_RESPONSE) };
+    let mut reader = Reader { place, stream, buf: place.buffers.take(SMALL_RESPONSE), counted: 0 };
     reader.buf.resize(HEADROOM, 0);
     match reader.response().await {
         Ok((incoming, keep)) => Ok((incoming, keep && whole)),
@@ -306,9 +310,11 @@ async fn converse(
 }
 
 struct Reader<'a> {
-    place: Place<'a>,
+    place: &'a Place<'a>,
     stream: &'a mut Stream,
     buf: Vec<u8>,
+    /// Bytes of the buffer that were taken from the memory for large bodies.
+    counted: usize,
 }
 
 impl Reader<'_> {
@@ -401,12 +407,24 @@ impl Reader<'_> {
         }
     }
 
+    /// Takes memory for a buffer that grows to so many bytes; whoever has to wait for it does not read meanwhile.
+    async fn room(&mut self, bytes: usize) -> bool {
+        let more = bytes.next_power_of_two().saturating_sub(self.counted);
+        let fits = self.place.tab.take(more, self.place.endpoint.queue_timeout_ns).await;
+        self.counted += if fits { more } else { 0 };
+        fits
+    }
+
     /// Reads once, with room for at least `wanted` bytes and one more behind them; 0 = the peer closed.
     async fn more(&mut self, wanted: usize) -> Result<usize, Reason> {
         let buf = std::mem::take(&mut self.buf);
         let filled = buf.len();
         // Doubling when nothing is known keeps the copying linear.
         let least = if wanted > 1 || buf.capacity() > filled + wanted { filled + wanted + 1 } else { filled * 2 };
+        if least > LARGE && least > buf.capacity() && !Box::pin(self.room(least)).await {
+            self.buf = buf;
+            return Err(Reason::NoRoom);
+        }
         let buf = self.place.buffers.grow(buf, least);
         let (read, buf) = self.stream.read(buf).await;
         self.buf = buf;

@@ -174,7 +174,7 @@ fn page(head: &RequestHead<'_>, body: &[u8], world: &World, live: &Live, now_ns:
         "/readyz" => Ok(ready(head.query, world, live, now_ns())),
         "/metrics" => {
             may_read_metrics(head, &live.snapshot.server)?;
-            let body = metrics::encode(live, now_ns());
+            let body = metrics::encode(live, &world.memory, now_ns());
             let content_type = "text/plain; version=0.0.4; charset=utf-8";
             Ok(Page { content_type, ..Page::json(200, body) })
         }

@@ -6,17 +6,18 @@ use crate::logic::snapshot::EndpointIx;
 use crate::logic::units::Nanos;
 use crate::shared::counters::{BUCKETS_NS, Cell, DurationSum, EndpointCells, REFUSED, ShardCells};
 use crate::shared::journal::Transition;
+use crate::shared::memory::Memory;
 use crate::shared::snapshot_cell::Live;
 use std::fmt::Write;
 
 /// All metrics as of now.
-pub fn encode(live: &Live, now_ns: Nanos) -> String {
+pub fn encode(live: &Live, memory: &Memory, now_ns: Nanos) -> String {
     let mut out = String::with_capacity(16 << 10);
     calls(&mut out, live);
     attempts(&mut out, live);
     circuits(&mut out, live);
     rests(&mut out, live, now_ns);
-    process(&mut out, live);
+    process(&mut out, live, memory);
     out
 }
 
@@ -192,7 +193,7 @@ fn rests(out: &mut String, live: &Live, now_ns: Nanos) {
     }
 }
 
-fn process(out: &mut String, live: &Live) {
+fn process(out: &mut String, live: &Live, memory: &Memory) {
     let sum =
         |cell: fn(&ShardCells) -> &Cell| -> u64 { live.counters.shards.iter().map(|shard| cell(shard).get()).sum() };
     family(out, "ringway_connections", "gauge", "Connections that are open, by side.");
@@ -200,6 +201,13 @@ fn process(out: &mut String, live: &Live) {
         live.counters.endpoints.iter().flat_map(|shards| shards.iter()).map(|c| c.connections.get()).sum();
     let _ = writeln!(out, "ringway_connections{{side=\"client\"}} {}", sum(|shard| &shard.clients));
     let _ = writeln!(out, "ringway_connections{{side=\"upstream\"}} {upstream}");
+    family(
+        out,
+        "ringway_buffered_bytes",
+        "gauge",
+        "Bytes of large bodies that are held, as max_buffered_bytes counts them.",
+    );
+    let _ = writeln!(out, "ringway_buffered_bytes {}", memory.held());
     family(out, "ringway_accepted_connections_total", "counter", "Client connections that were accepted.");
     let _ = writeln!(out, "ringway_accepted_connections_total {}", sum(|shard| &shard.accepted));
     family(out, "ringway_http_refused_total", "counter", "HTTP requests that never became a Call, by status.");

@@ -105,7 +105,8 @@ impl MethodCells {
 /// One shard's counts of one Route (or of the Calls of a Gateway that reached none).
 #[derive(Debug)]
 pub struct RouteCells {
-    methods: Box<[OnceLock<Box<MethodCells>>]>,
+    /// Each row on lines of its own, whatever the allocator puts beside it.
+    methods: Box<[OnceLock<Box<CachePadded<MethodCells>>>]>,
     /// From the Call's last byte in to its answer's first byte out.
     pub durations: Durations,
 }
@@ -123,7 +124,7 @@ impl RouteCells {
     }
     /// The row of a method, if it was ever called.
     pub fn method(&self, method: MethodId) -> Option<&MethodCells> {
-        self.methods.get(usize::from(method.0))?.get().map(|row| &**row)
+        self.methods.get(usize::from(method.0))?.get().map(|row| &***row)
     }
 }
 

@@ -2,12 +2,13 @@
 
 use crate::logic::methods::MethodId;
 use crate::logic::snapshot::{Endpoint, EndpointIx, Gateway, Snapshot};
+use crate::shared::atomics::{AtomicU64, Relaxed};
 use crate::shared::circuit_board::{Circuit, CircuitBoard, Entry};
 use crate::shared::counters::{self, Counters, PerShard, RouteCells};
+use crate::shared::memory::Memory;
 use arc_swap::ArcSwap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// A Snapshot and everything that is indexed by it.
 #[derive(Debug)]
@@ -95,7 +96,7 @@ pub enum Phase {
 
 /// What the signal thread tells the shards. They look at it once a tick.
 #[derive(Debug, Default)]
-pub struct Lifecycle(AtomicU8);
+pub struct Lifecycle(AtomicU64);
 
 impl Lifecycle {
     /// The phase as of now.
@@ -108,7 +109,7 @@ impl Lifecycle {
     }
     /// Goes on to a later phase.
     pub fn advance(&self, phase: Phase) {
-        self.0.fetch_max(phase as u8, Relaxed);
+        self.0.fetch_max(phase as u64, Relaxed);
     }
 }
 
@@ -121,11 +122,18 @@ pub struct World {
     pub lifecycle: Lifecycle,
     /// How many shards there are.
     pub shards: usize,
+    /// What large bodies take.
+    pub memory: Memory,
 }
 
 impl World {
     /// A world that serves `live`.
     pub fn new(live: Live, shards: usize) -> Arc<World> {
-        Arc::new(World { live: ArcSwap::from_pointee(live), lifecycle: Lifecycle::default(), shards })
+        Arc::new(World {
+            live: ArcSwap::from_pointee(live),
+            lifecycle: Lifecycle::default(),
+            shards,
+            memory: Memory::new(shards),
+        })
     }
 }

@@ -137,7 +137,7 @@ fn chain() {
     let port = HeldPort::new();
     let node = Upstream::start(|seen| {
         let token = token(seen);
-        if token % 4 == 0 {
+        if token.is_multiple_of(4) {
             // Something is always in flight.
             std::thread::sleep(Duration::from_millis(token / 4 % 4));
         }
@@ -173,7 +173,7 @@ fn chain() {
     let answered = load.answered.load(SeqCst);
     assert_eq!(seen.len() as u64, answered, "each that the node saw was answered, and each answer came from it");
     let [closes, refused, crossed] = [&load.closes, &load.refused, &load.crossed].map(|count| count.load(SeqCst));
-    println!("{LIVES} lives: {answered} answers, {closes} said close, {refused} connects refused, {crossed} crossed");
+    eprintln!("{LIVES} lives: {answered} answers, {closes} said close, {refused} connects refused, {crossed} crossed");
     assert!(closes >= LIVES as u64, "callers that keep their connections are told: {closes}");
 }
 

@@ -106,7 +106,7 @@ fn a_thousand_times_exactly_one_of_64_callers_over_both_shards_is_the_probe() {
         expected[kind] += 1;
         open = kind != 0;
     }
-    println!("{ROUNDS} rounds in {:?}", begun.elapsed());
+    eprintln!("{ROUNDS} rounds in {:?}", begun.elapsed());
     assert_eq!(transitions(&gateway, "cooldown_over"), ROUNDS);
     assert_eq!(transitions(&gateway, "probe_succeeded"), expected[0]);
     assert_eq!(transitions(&gateway, "probe_failed"), expected[1] + expected[2]);

@@ -173,7 +173,7 @@ fn judge(token: u64, heard: &Heard, steps: &[(usize, What)]) -> bool {
 #[test]
 fn ten_thousand_operations_run_at_most_once_whatever_fails() {
     let seed = std::env::var("STORM_SEED").map_or(20_260_101, |seed| seed.parse().unwrap());
-    println!("STORM_SEED={seed}");
+    eprintln!("STORM_SEED={seed}");
     let ledger = Ledger::new(seed);
     let nodes: Vec<_> = (0..4).map(|at| Node::start(at, &ledger)).collect();
     let closed = ClosedPort::new();
@@ -213,8 +213,8 @@ fn ten_thousand_operations_run_at_most_once_whatever_fails() {
         *told.entry(kind).or_default() += 1;
     }
     let operations: u64 = told.values().sum();
-    println!("{operations} operations: {told:?}; {unknown} cut unread of {} cuts", ledger.cuts());
-    println!("the nodes' faults: {:?}", ledger.faults());
+    eprintln!("{operations} operations: {told:?}; {unknown} cut unread of {} cuts", ledger.cuts());
+    eprintln!("the nodes' faults: {:?}", ledger.faults());
     assert!(operations >= OPERATIONS);
     for kind in ["result", "notification", "-32054", "3", "-32099"] {
         assert!(told.get(kind).is_some_and(|count| *count >= 100), "hardly any {kind}: {told:?}");

@@ -215,7 +215,7 @@ fn everything_is_counted_once_to_the_last_call() {
     drop(last);
     let metrics = gateway
         .wait_for_metrics("the clients' ends", |metrics| metrics.sum("ringway_connections", &["side=\"client\""]) == 0);
-    println!("told: {:?}; the nodes: {:?}", said.all(), served.each_ref().map(Tally::all));
+    eprintln!("told: {:?}; the nodes: {:?}", said.all(), served.each_ref().map(Tally::all));
     callers_agree(&metrics, &said);
     nodes_agree(&metrics, &served);
     assert_eq!((metrics.attempts("e", "http_status"), metrics.attempts("e", ""), moody.count()), (3, 3, 3));

@@ -214,7 +214,7 @@ fn look_ups_go_below_the_endpoints_own_path() {
     let gateway = Setup::of(&[&a, &b]).tron().endpoint(0, &own(&a)).endpoint(1, &own(&b)).start();
     assert_fault(&send(&gateway, 0), 502, -32054);
     for node in [a, b] {
-        let lines: Vec<String> = node.seen().iter().map(|seen| path(seen)).collect();
+        let lines: Vec<String> = node.seen().iter().map(path).collect();
         let prefixed = [BROADCAST, BY_ID, PENDING].map(|path| format!("/key{path}?k=1"));
         assert_eq!(lines[0], prefixed[0]);
         assert!(lines[1..].iter().all(|line| prefixed[1..].contains(line)), "{lines:?}");

@@ -162,9 +162,17 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "stop_forgets_the_kept_error",
         file: "failover.rs",
-        old: "if self.kept { self.told_kept() } else { self.told(Fault::OutcomeUnknown { reason }) }",
+        old: "if keep { self.told_kept() } else { self.told(Fault::OutcomeUnknown { reason }) }",
         new: "self.told(Fault::OutcomeUnknown { reason })",
         breaks: "a node's valid error to an operation that stops is hidden",
+        must: Catches::Both,
+    },
+    Bug {
+        name: "a_kept_refusal_hides_an_unknown_outcome",
+        file: "failover.rs",
+        old: "if keep { self.told_kept() } else { self.told(Fault::OutcomeUnknown { reason }) }",
+        new: "if self.kept { self.told_kept() } else { self.told(Fault::OutcomeUnknown { reason }) }",
+        breaks: "a caller is told that a busy node refused, and another may have executed the operation",
         must: Catches::Both,
     },
     Bug {

@@ -84,7 +84,7 @@ impl Run {
         let error = match finish {
             Finish::Kept => true,
             // What is over the limit is final by contract, whatever it was about.
-            Finish::Fault(fault) => fault != Fault::ResponseTooLarge,
+            Finish::Fault(fault) => !matches!(fault, Fault::ResponseTooLarge | Fault::Overloaded),
             Finish::Reply => live.speech.is_some(),
             Finish::Taken | Finish::Silent | Finish::Abandoned => false,
         };

@@ -115,6 +115,7 @@ impl Node {
                 let body = random.pick(&[Body::Invalid, Body::Error(-32603), Body::Error(-32000), Body::Result]);
                 (answer(random.pick(&[500, 502, 503, 504, 520]), None, body), soon, random.once_in(2))
             }
+            Mood::Lying if random.once_in(12) => (How::Broke(Broke::Sent(Reason::NoRoom)), soon, true),
             Mood::Lying if random.once_in(8) => (How::Broke(Broke::Sent(Reason::ResponseTooLarge)), soon, true),
             Mood::Lying => (answer(random.pick(&[200, 204]), None, Body::Invalid), soon, true),
             Mood::Losing => {

@@ -354,6 +354,10 @@ impl Oracle {
             (Meaning::Final, Some(Word::Other)) => Phase::Asking(here),
             (Meaning::Final, None) => Phase::Decided(told(Finish::Reply)),
             (Meaning::TooLarge, _) => Phase::Decided(told(Finish::Fault(Fault::ResponseTooLarge))),
+            (Meaning::NoRoom, _) if !self.repeatable() => {
+                Phase::Decided(told(Finish::Fault(Fault::OutcomeUnknown { reason: Reason::NoRoom })))
+            }
+            (Meaning::NoRoom, _) => Phase::Decided(told(Finish::Fault(Fault::Overloaded))),
             (Meaning::Ambiguous, _) if !self.repeatable() => {
                 // What was kept before came with a refusal: it would say that nothing has run.
                 let unknown = Finish::Fault(Fault::OutcomeUnknown { reason });

@@ -16,6 +16,7 @@ pub enum How {
 pub enum Meaning {
     Final,
     TooLarge,
+    NoRoom,
     NotSent,
     Refused,
     Ambiguous,
@@ -50,6 +51,9 @@ pub fn row((protocol, family): (Protocol, Family), notification: bool, how: &How
         }
         (How::Broke(Broke::Sent(reason)), _) if reason.word() == "response_too_large" => {
             say(Meaning::TooLarge, false, CircuitNote::Nothing)
+        }
+        (How::Broke(Broke::Sent(reason)), _) if reason.word() == "no_room" => {
+            say(Meaning::NoRoom, false, CircuitNote::Nothing)
         }
         (How::Broke(Broke::Sent(_)), _) => say(Meaning::Ambiguous, false, CircuitNote::Failure),
         (How::Answered(response), false) if protocol == Protocol::TronHttp => answered_http(response),
@@ -117,6 +121,7 @@ pub fn objection(row: &Row, verdict: &Verdict, note: CircuitNote) -> Option<Stri
     let (meaning, keep) = match verdict {
         Verdict::Final => (Meaning::Final, false),
         Verdict::TooLarge => (Meaning::TooLarge, false),
+        Verdict::NoRoom => (Meaning::NoRoom, false),
         Verdict::Failed(failure) => {
             let meaning = match failure.certainty {
                 Certainty::NotSent => Meaning::NotSent,

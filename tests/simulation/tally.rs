@@ -125,6 +125,7 @@ pub fn name(finish: &Finish) -> &'static str {
         Finish::Fault(Fault::TimedOut) => "-32053",
         Finish::Fault(Fault::OutcomeUnknown { .. }) => "-32054",
         Finish::Fault(Fault::ResponseTooLarge) => "-32055",
+        Finish::Fault(Fault::Overloaded) => "-32056",
         Finish::Fault(_) => "another fault",
     }
 }
