@@ -136,7 +136,7 @@ fn as_requests_none_is_misread_and_the_next_is_answered_right() {
     let (served, faults) = (served.into_inner().unwrap(), faults.into_inner().unwrap());
     assert!(faults.is_empty(), "{} of {}:\n{}", faults.len(), vectors.len(), faults.join("\n"));
     let aimed = vectors.iter().filter(|vector| aimed(vector, &with_hosts(&vector.bytes)).is_some()).count();
-    println!("{} as they are, {aimed} under the first line of a Call, {} went on", vectors.len(), served.len());
+    eprintln!("{} as they are, {aimed} under the first line of a Call, {} went on", vectors.len(), served.len());
     assert!(served.len() > 50, "hardly any good request was answered: {}", served.len());
     assert_arrived(&node, served);
 }
@@ -228,7 +228,7 @@ fn as_requests_with_a_call_what_is_ambiguous_smuggles_nothing() {
             assert!(refused, "{}: {answers:?}\n{}", vector.name, bytes.escape_ascii());
         }
     });
-    println!("{} ambiguous ones, each in two readings", vectors.len());
+    eprintln!("{} ambiguous ones, each in two readings", vectors.len());
     assert!(vectors.len() > 600, "only {}", vectors.len());
     assert_eq!((node.connections(), node.count()), (0, 0));
 }
@@ -277,7 +277,7 @@ fn as_requests_with_a_call_the_good_ones_get_through() {
             assert!(answers.len() == 1 && is_refusal(&answers[0]), "{}", shown());
         }
     });
-    println!("{} with the body of a Call, {} of them good", streams.len(), expected.len());
+    eprintln!("{} with the body of a Call, {} of them good", streams.len(), expected.len());
     assert!(expected.len() > 50, "only {} good ones", expected.len());
     expected.insert("next".into(), next.into_inner().unwrap());
     assert_arrived(&node, expected);
@@ -357,6 +357,6 @@ fn as_answers_none_is_misread_and_no_connection_is_used_again() {
     }
     let fit = vectors.iter().filter(|vector| armed_answer(vector, "").is_some()).count();
     let delivered = armed.into_inner();
-    println!("{} as they are, {fit} with an answer in the body, {delivered} of them delivered", vectors.len());
+    eprintln!("{} as they are, {fit} with an answer in the body, {delivered} of them delivered", vectors.len());
     assert!(vectors.len() > 80 && delivered > 20, "{}", vectors.len());
 }

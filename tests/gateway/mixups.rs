@@ -189,7 +189,7 @@ impl Storm {
 fn two_callers_never_get_each_others_bytes() {
     let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let (calls, seed) = (number("MIXUPS", 100_000), number("MIXUPS_SEED", 20_260_202));
-    println!("MIXUPS={calls} MIXUPS_SEED={seed}");
+    eprintln!("MIXUPS={calls} MIXUPS_SEED={seed}");
     let done = Arc::new(Done::default());
     let nodes: Vec<Node> = (0..4).map(|at| Node::start(at, seed, &done)).collect();
     let addresses: Vec<_> = nodes.iter().map(|node| node.address).collect();
@@ -209,14 +209,14 @@ fn two_callers_never_get_each_others_bytes() {
     let tally = &storm.tally;
     let (asked, results, errors) = (of(&tally.asked), of(&tally.results), of(&tally.errors));
     let (faults, silent, left) = (of(&tally.faults), of(&tally.silent), of(&tally.left));
-    println!(
+    eprintln!(
         "{asked} Calls in {:.1} s ({:.0}/s): {results} results and {errors} errors of nodes, each its own to the byte \
          ({} MB), {faults} errors of the gateway, {silent} notifications, {left} left by their callers",
         took.as_secs_f64(),
         asked as f64 / took.as_secs_f64(),
         of(&tally.bytes) / 1_000_000,
     );
-    println!("nodes: {} requests, {} lost, cut, late or wrong on purpose", of(&done.requests), of(&done.faults));
+    eprintln!("nodes: {} requests, {} lost, cut, late or wrong on purpose", of(&done.requests), of(&done.faults));
     assert!(asked >= calls / CALLERS * CALLERS);
     assert!(results >= asked * 8 / 10, "too many had no result: nothing was shown");
     for (what, count) in [("errors", errors), ("faults", faults), ("silent", silent), ("left", left)] {

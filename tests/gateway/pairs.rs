@@ -110,8 +110,11 @@ fn pair(line: &Line<'_>) -> Pair {
     }
 }
 
+/// Requests and answers of batches.
+type Batches = Vec<(String, String)>;
+
 /// All exchanges of one Call each, and those of batches.
-fn recordings() -> Option<(Vec<Pair>, Vec<(String, String)>)> {
+fn recordings() -> Option<(Vec<Pair>, Batches)> {
     let (mut pairs, mut batches) = (Vec::<Pair>::new(), Vec::new());
     let mut calls = HashMap::<String, usize>::new();
     for file in ["pairs_spec.jsonl.gz", "pairs_hive.jsonl.gz", "pairs_gnosis.jsonl.gz"] {
