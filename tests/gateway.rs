@@ -16,14 +16,20 @@ mod gateway {
     mod framing;
     mod harness;
     mod honesty;
+    mod http1_sockets;
     mod http_edge;
+    mod json_sockets;
     mod limits;
     mod lives;
+    mod material;
     mod matrix;
     mod matrix_causes;
     mod memory;
     mod metrics;
+    mod mixups;
+    mod mixups_node;
     mod operator;
+    mod pairs;
     mod pool;
     mod probes;
     mod reload;
@@ -37,5 +43,6 @@ mod gateway {
     mod tron_matrix;
     mod upstream;
     mod upstream_framing;
+    mod vectors;
     mod weighted;
 }

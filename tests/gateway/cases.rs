@@ -375,3 +375,49 @@ fn erpc_1002_a_deploy_loses_no_request_of_kept_connections() {
     assert_eq!(lost, 0, "each connection was told by its last answer");
     assert_eq!(gateway.wait().code(), Some(0));
 }
+
+#[test]
+fn ethers_4186_already_known_after_a_lost_answer_is_the_hash() {
+    let bytes = super::honesty::RAW;
+    for (code, message) in [(-32000, "already known"), (-32010, "AlreadyKnown")] {
+        let took = Upstream::start(|_| Reply::close());
+        let other = Upstream::start(move |seen| {
+            Reply::error(seen, 200, &format!(r#"{{"code":{code},"message":"{message}"}}"#))
+        });
+        let gateway = Setup::of(&[&took, &other]).start();
+        let answer = gateway.call("eth_sendRawTransaction", &format!("[\"{bytes}\"]"));
+        answer.assert_result("1", &format!("\"{}\"", super::honesty::hash()));
+        // Nethermind also says so of what it refused shortly before, and is asked.
+        let sent = |node: &Upstream| node.count_with("eth_sendRawTransaction");
+        assert_eq!((sent(&took), sent(&other)), (1, 1));
+    }
+}
+
+#[test]
+fn trongrid_22_an_error_member_is_an_answer_and_visible_is_nobodys_business() {
+    let error = r#"{"Error":"class org.bouncycastle.util.encoders.DecoderException : exception decoding Hex string"}"#;
+    let node = Upstream::start(move |_| Reply::json(200, error));
+    let other = Upstream::start(|_| Reply::json(200, "{}"));
+    let gateway = Setup::of(&[&node, &other]).tron().circuit("consecutive_failures = 1").start();
+    let address = r#"{"address":"TZ4UXDV5ZhNW7fb2AMSbgfAEZ7hWsnYS2g"}"#;
+    let visible = r#"{ "address":"TZ4UXDV5ZhNW7fb2AMSbgfAEZ7hWsnYS2g", "visible":true }"#;
+    for body in [address, visible] {
+        let answer = super::tron::ask(&gateway, "POST", "/tron/wallet/getaccountresource", body);
+        assert_eq!((answer.status, answer.body.as_str()), (200, error));
+        assert_eq!(node.seen().pop().unwrap().text(), body);
+    }
+    super::tron::ask(&gateway, "GET", "/tron/wallet/getaccount?address=TZ4U&visible=true", "");
+    assert_eq!(node.seen().pop().unwrap().line(), "GET /wallet/getaccount?address=TZ4U&visible=true HTTP/1.1");
+    assert_eq!((node.count(), other.count(), gateway.metrics().of("ringway_circuit_state", "a")), (3, 0, 0));
+}
+
+#[test]
+fn java_tron_5764_on_the_http_api_the_jetty_page_is_the_answer() {
+    let page = "<html><body><h2>HTTP ERROR 405 HTTP method GET is not supported by this URL</h2></body></html>";
+    let node = Upstream::start(move |_| Reply::http(405, &["Content-Type: text/html"], page));
+    let other = Upstream::start(|_| Reply::json(200, "{}"));
+    let gateway = Setup::of(&[&node, &other]).tron().circuit("consecutive_failures = 1").start();
+    let answer = super::tron::ask(&gateway, "GET", "/tron/wallet/ofanotheryear", "");
+    assert_eq!((answer.status, answer.body.as_str()), (405, page));
+    assert_eq!((node.count(), other.count(), gateway.metrics().of("ringway_circuit_state", "a")), (1, 0, 0));
+}

@@ -162,6 +162,13 @@ impl Client {
         Some(Response { status, head, body })
     }
 
+    /// Everything that comes until the peer closes.
+    #[track_caller]
+    pub fn rest(&mut self) -> Vec<u8> {
+        while self.read() {}
+        std::mem::take(&mut self.buf)
+    }
+
     /// Whether the peer closes without another byte.
     #[track_caller]
     pub fn closed(&mut self) {
@@ -185,6 +192,17 @@ impl Client {
     /// Goes away without a word.
     pub fn reset(self) {
         rustix::net::connect_unspec(&self.stream).unwrap();
+    }
+
+    /// Goes away by a reset after this time; `true` = some of an answer had come.
+    pub fn gives_up_after_micros(self, patience: u64) -> bool {
+        if patience > 0 {
+            std::thread::sleep(std::time::Duration::from_micros(patience));
+        }
+        self.stream.set_nonblocking(true).unwrap();
+        let came = matches!((&self.stream).read(&mut [0; 64]), Ok(n) if n > 0);
+        let _ = rustix::net::connect_unspec(&self.stream);
+        came
     }
 
     /// Reads once; `false` = closed or reset.
@@ -218,4 +236,22 @@ pub fn call_body(id: &str, method: &str, params: &str) -> String {
 /// The body of a notification.
 pub fn notification_body(method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params}}}"#)
+}
+
+/// A body in chunks, cut where `seed` says.
+pub fn chunked(body: &[u8], seed: usize) -> Vec<u8> {
+    let (mut rest, mut out, mut nth) = (body, Vec::new(), seed);
+    while !rest.is_empty() {
+        // From single bytes to pieces larger than a buffer.
+        let size = [1, 7, 300, 5_000, 70_000, 2, 64][nth % 7].min(rest.len());
+        let (piece, left) = rest.split_at(size);
+        out.extend_from_slice(
+            format!("{size:x}{}\r\n", if nth.is_multiple_of(3) { ";x=\"y\"" } else { "" }).as_bytes(),
+        );
+        out.extend_from_slice(piece);
+        out.extend_from_slice(b"\r\n");
+        (rest, nth) = (left, nth + 1);
+    }
+    out.extend_from_slice(b"0\r\n\r\n");
+    out
 }

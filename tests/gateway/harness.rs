@@ -1,6 +1,6 @@
 //! Starts the built binary with a configuration of a test's own, and ends it.
 
-pub use super::client::{Client, Response, call_body, notification_body, request};
+pub use super::client::{Client, Response, call_body, chunked, notification_body, request};
 pub use super::upstream::{
     ClosedPort, FullPort, Gate, HeldPort, PATIENCE, Reply, Seen, Upstream, error_body, result_body,
 };
@@ -429,4 +429,17 @@ impl Metrics {
     pub fn of(&self, name: &str, endpoint: &str) -> u64 {
         self.sum(name, &[&format!("endpoint=\"{endpoint}\"")])
     }
+}
+
+/// Shares the work between threads; the first that fails fails the test.
+pub fn in_threads<T: Sync>(threads: usize, all: &[T], work: impl Fn(usize, &T) + Sync) {
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let work = &work;
+            scope.spawn(move || {
+                let own = all.iter().enumerate().filter(|(at, _)| at % threads == thread);
+                own.for_each(|(at, one)| work(at, one));
+            });
+        }
+    });
 }
