@@ -92,14 +92,24 @@ pub struct Place {
     pub bytes: u32,
 }
 
+impl Place {
+    /// Where `part` is in `bytes`, of which it is a piece.
+    pub fn of(part: &[u8], bytes: &[u8]) -> Place {
+        // What fits in no word stands nowhere: heads have a limit far below.
+        let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Place { from: word(part.as_ptr() as usize - bytes.as_ptr() as usize), bytes: word(part.len()) }
+    }
+
+    /// The text there, while `bytes` still hold it.
+    pub fn text(self, bytes: &[u8]) -> Option<&str> {
+        let text = bytes.get(self.from as usize..)?.get(..self.bytes as usize)?;
+        std::str::from_utf8(text).ok()
+    }
+}
+
 /// What is remembered of a head that stands at the front of `bytes`, and came from `peer`.
 pub fn heard(current: &Current, head: &RequestHead<'_>, bytes: &[u8], peer: IpAddr) -> Heard {
-    let place = |text: &str| {
-        let from = text.as_ptr() as usize - bytes.as_ptr() as usize;
-        // A place that fits in no word stands nowhere: heads have a limit far below.
-        let word = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        Place { from: word(from), bytes: word(text.len()) }
-    };
+    let place = |text: &str| Place::of(text.as_bytes(), bytes);
     let want = want(current, head);
     let api = match want {
         Want::Api(_) => client_tron::places(current, head, bytes).map(Box::new),
@@ -154,8 +164,8 @@ fn want(current: &Current, head: &RequestHead<'_>) -> Want {
     }
     let nothing = |fault| Want::Nothing(fault, Protocol::JsonRpc);
     if head.verb != Verb::Post {
-        let paged = current.live.snapshot.gateways[usize::from(gateway.0)].cors.is_some();
-        return nothing(HttpFault::MethodNotAllowed(if paged { "OPTIONS, POST" } else { "POST" }));
+        let allow = if has_pages(current, gateway) { "OPTIONS, POST" } else { "POST" };
+        return nothing(HttpFault::MethodNotAllowed(allow));
     }
     match (head.content_type, head.content_encoding) {
         (ContentType::Other, _) => nothing(HttpFault::Unsupported("Content-Type is not application/json")),
@@ -170,7 +180,11 @@ fn want(current: &Current, head: &RequestHead<'_>) -> Want {
 
 /// Whether this is a page's question to a Gateway that has pages.
 pub fn asks_first(current: &Current, gateway: GatewayIx, head: &RequestHead<'_>) -> bool {
-    head.verb == Verb::Options && current.live.snapshot.gateways[usize::from(gateway.0)].cors.is_some()
+    head.verb == Verb::Options && has_pages(current, gateway)
+}
+
+fn has_pages(current: &Current, gateway: GatewayIx) -> bool {
+    current.live.snapshot.gateways[usize::from(gateway.0)].cors.is_some()
 }
 
 /// Which pages may read answers to this request.

@@ -177,9 +177,7 @@ impl Connection {
 
     /// A piece of the head that is being answered.
     fn text(&self, place: Option<Place>) -> Option<&str> {
-        let Place { from, bytes } = place?;
-        let text = self.inbox.bytes().get(from as usize..)?.get(..bytes as usize)?;
-        std::str::from_utf8(text).ok()
+        place?.text(self.inbox.bytes())
     }
 
     /// What a page may send, and how it asked.

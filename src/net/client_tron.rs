@@ -3,7 +3,7 @@
 use crate::logic::fault::HttpFault;
 use crate::logic::snapshot::Protocol;
 use crate::logic::tron_http::{self, ApiCall, Verb};
-use crate::net::client_head::{Want, asks_first};
+use crate::net::client_head::{Place, Want, asks_first};
 use crate::net::client_http::explained;
 use crate::net::coded::CODED;
 use crate::net::exchange::{self, Ask, Context};
@@ -11,14 +11,13 @@ use crate::net::reply::{Frame, Reply};
 use crate::net::shard::Current;
 use crate::wire::http1::Coding;
 use crate::wire::http1_request::{self, Framing, RequestHead};
-use std::ops::Range;
 
 /// What goes up of a request, by its places in the bytes that came.
 pub struct Places {
     verb: Verb,
-    path: Range<usize>,
-    query: Option<Range<usize>>,
-    content_type: Option<Range<usize>>,
+    path: Place,
+    query: Option<Place>,
+    content_type: Option<Place>,
 }
 
 /// What a request wants that is for no JSON-RPC Gateway.
@@ -65,10 +64,7 @@ fn acceptable(head: &RequestHead<'_>) -> Result<(), HttpFault> {
 
 /// Where in `bytes`, which hold the head, the parts of a wanted request are.
 pub fn places(current: &Current, head: &RequestHead<'_>, bytes: &[u8]) -> Option<Places> {
-    let place = |part: &[u8]| {
-        let from = part.as_ptr() as usize - bytes.as_ptr() as usize;
-        from..from + part.len()
-    };
+    let place = |part: &[u8]| Place::of(part, bytes);
     let (_, own) = current.entrances.find_above(head.path, head.host)?;
     Some(Places {
         verb: verb(head)?,
@@ -80,12 +76,12 @@ pub fn places(current: &Current, head: &RequestHead<'_>, bytes: &[u8]) -> Option
 
 /// The answer to a request.
 pub async fn respond(context: Context<'_>, places: &Places, bytes: &[u8], body: &[u8], frame: &mut Frame<'_>) -> Reply {
-    let text = |place: &Range<usize>| bytes.get(place.clone()).and_then(|text| std::str::from_utf8(text).ok());
+    let text = |place: Place| place.text(bytes);
     let call = ApiCall {
         verb: places.verb,
-        path: text(&places.path).unwrap_or_default(),
-        query: places.query.as_ref().and_then(text),
-        content_type: places.content_type.as_ref().and_then(text),
+        path: text(places.path).unwrap_or_default(),
+        query: places.query.and_then(text),
+        content_type: places.content_type.and_then(text),
         body,
     };
     let answer = exchange::call(context, Ask::TronHttp(&call)).await;

@@ -1,7 +1,7 @@
 //! Recorded exchanges of real nodes, replayed: params reach the node byte for byte, and what the node said reaches
 //! the caller byte for byte under the caller's own id.
 
-use super::harness::{Client, Reply, Response, Seen, Setup, Upstream, chunked, in_threads, request};
+use super::harness::{Client, Gateway, Reply, Response, Seen, Setup, Upstream, chunked, in_threads, request};
 use super::material;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -189,17 +189,29 @@ fn assert_own_ids_went_up(seen: &[Seen], pairs: &[Pair]) {
     }
 }
 
-#[test]
-fn recorded_exchanges_pass_to_the_byte() {
-    let Some((pairs, _)) = recordings() else { return };
-    let pairs = Arc::new(pairs);
-    let (plain, in_chunks) = (node(&pairs, false), node(&pairs, true));
+/// A gateway with a way to each of two nodes: `/eth` to the one whose answers have a length, `/chunked` to the other.
+struct Stage {
+    plain: Upstream,
+    in_chunks: Upstream,
+    gateway: Gateway,
+}
+
+fn stage(pairs: &Arc<Vec<Pair>>) -> Stage {
+    let (plain, in_chunks) = (node(pairs, false), node(pairs, true));
     let gateway = Setup::of(&[&plain, &in_chunks])
         .no_circuit()
         .targets("[\"a\"]")
         .gateway("endpoint_free = []")
         .another("chunked", "[\"b\"]", "")
         .start();
+    Stage { plain, in_chunks, gateway }
+}
+
+#[test]
+fn recorded_exchanges_pass_to_the_byte() {
+    let Some((pairs, _)) = recordings() else { return };
+    let pairs = Arc::new(pairs);
+    let Stage { plain, in_chunks, gateway } = stage(&pairs);
     let ids: Vec<&str> = OWN_IDS.iter().chain(&OTHER_IDS).copied().collect();
     in_threads(4, &pairs, |at, pair| {
         let mut client = gateway.connect();
@@ -226,13 +238,7 @@ fn recorded_exchanges_pass_to_the_byte() {
 fn recorded_exchanges_pass_to_the_byte_in_batches() {
     let Some((pairs, _)) = recordings() else { return };
     let pairs = Arc::new(pairs);
-    let (plain, in_chunks) = (node(&pairs, false), node(&pairs, true));
-    let gateway = Setup::of(&[&plain, &in_chunks])
-        .no_circuit()
-        .targets("[\"a\"]")
-        .gateway("endpoint_free = []")
-        .another("chunked", "[\"b\"]", "")
-        .start();
+    let Stage { plain, in_chunks, gateway } = stage(&pairs);
     // Each batch holds some ids twice and more.
     let ids: Vec<&str> = OWN_IDS.iter().chain(&OTHER_IDS).copied().collect();
     let batches: Vec<&[Pair]> = pairs.chunks(30).collect();
