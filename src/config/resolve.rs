@@ -6,6 +6,7 @@ use super::file::{View, parse};
 use super::gateway::{Context, gateways};
 use super::schema::ROOT;
 use super::server::{circuit, server};
+use super::tls::Files;
 use crate::logic::methods::Methods;
 use crate::logic::snapshot::Snapshot;
 
@@ -21,8 +22,13 @@ pub struct Resolved {
     pub faults: Vec<ConfigFault>,
 }
 
-/// Reads a configuration file's text; `env` answers `${NAME}`.
+/// Reads a configuration file's text; `env` answers `${NAME}`. Files that it names are taken as the process sees them.
 pub fn resolve(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Resolved {
+    resolve_with(text, env, &|name| std::fs::read(name))
+}
+
+/// [`resolve`], with `files` to read the files that the text names.
+pub fn resolve_with(text: &str, env: &dyn Fn(&str) -> Option<String>, files: Files<'_>) -> Resolved {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut faults = Faults::new(text);
     if text.len() > FILE_BYTES_MAX {
@@ -32,9 +38,9 @@ pub fn resolve(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Resolved {
     let tree = parse(text, &mut faults);
     let top = View::top(&tree, ROOT, env);
     top.check(&mut faults);
-    let server = server(&top, &mut faults);
+    let server = server(&top, files, &mut faults);
     let base = circuit(&top.table("circuit"), None, &mut faults);
-    let endpoints = Endpoints::read(&top, base, &mut faults);
+    let endpoints = Endpoints::read(&top, base, files, &mut faults);
     let methods = Methods::embedded();
     let context = Context { endpoints: &endpoints, methods: &methods, max_attempts: server.max_attempts };
     let gateways = gateways(&top, &context, &mut faults);
