@@ -12,6 +12,7 @@ use crate::net::coded::inflate;
 use crate::net::exchange::{self, Answer, Ask, Context};
 use crate::net::inbox::Inbox;
 use crate::net::link::Link;
+use crate::net::opening;
 use crate::net::reply::{self, BatchReply, Frame, Reply};
 use crate::net::ring::{self, Cut, Stream};
 use crate::net::shard::{Current, LAST_REQUEST_NS, Presence, Shard};
@@ -37,9 +38,18 @@ const LINGER_BYTES: usize = 1 << 20;
 const PIPELINED_BURST: u32 = 64;
 
 /// Serves a client until either side has had enough.
-pub async fn serve(shard: Rc<Shard>, stream: Stream, peer: IpAddr, presence: Presence) {
-    let inbox = Inbox::new(&shard.buffers);
-    let stream = Link::from(stream);
+pub async fn serve(shard: Rc<Shard>, stream: Stream, peer: Option<IpAddr>, presence: Presence) {
+    let mut inbox = Inbox::new(&shard.buffers);
+    // Whoever comes over a Unix socket is this machine.
+    let (local, peer) = (peer.is_none(), peer.unwrap_or(IpAddr::from([127, 0, 0, 1])));
+    let (stream, peer) = if opening::is_needed(&shard.current(), local) {
+        // Boxed: its state would make every connection's task larger.
+        let Some(opened) = Box::pin(opening::open(&shard, stream, peer, local, &presence)).await else { return };
+        inbox.begin(opened.early);
+        (opened.link, opened.peer)
+    } else {
+        (stream.into(), peer)
+    };
     let mut connection = Connection { shard, stream, presence, inbox, now_ns: ring::now(), unread: 0, peer };
     while let Next::Request = connection.request().await {}
     let Connection { shard, inbox, .. } = connection;

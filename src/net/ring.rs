@@ -14,12 +14,12 @@ use crate::logic::units::{MS, Nanos};
 use futures_util::FutureExt;
 use monoio::buf::{IoBuf, IoBufMut};
 use monoio::io::{AsyncReadRent, AsyncWriteRent};
-use monoio::net::{TcpListener, TcpStream};
+use monoio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::OnceLock;
@@ -201,9 +201,11 @@ impl Watch {
 
     /// Looks whether the peer has reset the connection. An end of its writing alone is none: it may still read.
     fn look(&self) {
-        // SAFETY: as in `cut`.
-        let borrowed = unsafe { BorrowedFd::borrow_raw(self.fd.get()) };
-        if matches!(socket2::SockRef::from(&borrowed).take_error(), Ok(None)) {
+        // Asked for nothing, it tells only of a reset and of an end in both directions (poll(2)).
+        let mut asked = libc::pollfd { fd: self.fd.get(), events: 0, revents: 0 };
+        // SAFETY: one pollfd that lives across the call, which does not wait.
+        let gone = unsafe { libc::poll(&raw mut asked, 1, 0) } == 1;
+        if !gone {
             return;
         }
         self.gone.set(true);
@@ -348,6 +350,14 @@ impl Stream {
         Stream { tcp, watch }
     }
 
+    /// The runtime's TCP stream knows no more of its descriptor than how to read, write and close it: it does for a Unix
+    /// socket too, and one kind of stream keeps every connection's task small.
+    fn of_unix(unix: UnixStream) -> io::Result<Stream> {
+        // SAFETY: the number was this stream's own, which gave it up.
+        let fd = unsafe { OwnedFd::from_raw_fd(unix.into_raw_fd()) };
+        TcpStream::from_std(fd.into()).map(Stream::new)
+    }
+
     /// Connects, or says why not: `TimedOut` after `timeout_ns`.
     pub async fn connect(address: SocketAddr, timeout_ns: Nanos) -> io::Result<Stream> {
         match within(timeout_ns, TcpStream::connect_addr(address)).await {
@@ -477,12 +487,21 @@ pub struct WriteBroke {
 }
 
 /// A listening socket of this shard.
-pub struct Listener(TcpListener);
+pub enum Listener {
+    /// On an address.
+    Tcp(TcpListener),
+    /// On a file.
+    Unix(UnixListener),
+}
 
 impl Listener {
     /// Takes over a bound, listening, non-blocking socket.
-    pub fn from_std(listener: std::net::TcpListener) -> io::Result<Listener> {
-        TcpListener::from_std(listener).map(Listener)
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Listener> {
+        let is_unix = socket2::SockRef::from(&fd).local_addr()?.is_unix();
+        if is_unix {
+            return UnixListener::from_std(fd.into()).map(Listener::Unix);
+        }
+        TcpListener::from_std(fd.into()).map(Listener::Tcp)
     }
 
     /// Accepts for ever, or until `open` says no. `admit` is asked before each accept, and waited for: what
@@ -491,15 +510,21 @@ impl Listener {
         &self,
         mut open: impl FnMut() -> bool,
         mut admit: impl FnMut() -> bool,
-        mut serve: impl FnMut(Stream, SocketAddr),
+        mut serve: impl FnMut(Stream, Option<SocketAddr>),
     ) {
         while open() {
             if !admit() {
                 sleep(TICK_NS).await;
                 continue;
             }
-            match self.0.accept().await {
-                Ok((tcp, peer)) => serve(Stream::new(tcp), peer),
+            let accepted = match self {
+                Listener::Tcp(listener) => listener.accept().await.map(|(tcp, peer)| (Stream::new(tcp), Some(peer))),
+                Listener::Unix(listener) => {
+                    listener.accept().await.and_then(|(unix, _)| Ok((Stream::of_unix(unix)?, None)))
+                }
+            };
+            match accepted {
+                Ok((stream, peer)) => serve(stream, peer),
                 // The peer gave up while it waited: the next one.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => sleep(TICK_NS).await,
@@ -509,7 +534,10 @@ impl Listener {
 
     /// A handle that ends the accept loop from outside.
     pub fn watch(&self) -> Rc<Watch> {
-        Watch::new(self.0.as_raw_fd())
+        Watch::new(match self {
+            Listener::Tcp(listener) => listener.as_raw_fd(),
+            Listener::Unix(listener) => listener.as_raw_fd(),
+        })
     }
 }
 
