@@ -21,8 +21,8 @@ fn main() -> io::Result<()> {
     let mut out = io::stdout().lock();
     let calldata = format!("\"0x{}\"", "00a9059cbb".repeat(20_000));
     let texts = [
-        ("short answer, 118 B", format!("{{\"jsonrpc\":\"2.0\",\"id\":83,\"result\":\"0x{}\"}}", "5e".repeat(38))),
-        ("getLogs, 2 KB", logs(2_000, "")),
+        ("short answer, 118 B", format!("{{\"jsonrpc\":\"2.0\",\"id\":983,\"result\":\"0x{}\"}}", "5e".repeat(39))),
+        ("getLogs, 2 KB", logs(1_900, "")),
         ("getLogs, 10 KB", logs(10_000, "")),
         ("getLogs, 100 KB", logs(100_000, "")),
         ("getLogs, 1 MB", logs(1_000_000, "")),
