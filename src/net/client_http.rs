@@ -148,7 +148,8 @@ impl Connection {
                 };
                 let body = inflated.unwrap_or(&self.inbox.bytes()[body]);
                 match &ask.api {
-                    None => respond(context, body, &mut frame).await,
+                    // Pinned where it stands: `.await` alone moves its state, which is large, once more.
+                    None => std::pin::pin!(respond(context, body, &mut frame)).await,
                     // Boxed: its state would make every connection's task larger.
                     Some(places) => {
                         Box::pin(client_tron::respond(context, places, self.inbox.bytes(), body, &mut frame)).await
@@ -412,7 +413,7 @@ async fn respond(context: Context<'_>, body: &[u8], frame: &mut Frame<'_>) -> Re
     let reply = |frame: &Frame<'_>, id: &[u8], answer| reply::single(buffers, *frame, id, answer);
     match jsonrpc::parse(body, context.current.server().max_batch) {
         Ok(Message::Single(Ok(call))) => {
-            let answer = exchange::call(context, Ask::JsonRpc(&call)).await;
+            let answer = std::pin::pin!(exchange::call(context, Ask::JsonRpc(&call))).await;
             explained(context, call.id.bytes(), answer, frame).await
         }
         Ok(Message::Single(Err(refused))) => {
