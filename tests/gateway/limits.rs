@@ -142,8 +142,7 @@ fn a_reader_that_stops_is_cut_off_and_its_memory_given_back() {
     slow.read_exact(&mut some).unwrap();
     let stopped = Instant::now();
     gateway.wait_for_metrics("the end of who takes nothing", |metrics| {
-        metrics.sum("ringway_connections", &["side=\"client\""]) == 0
-            && metrics.sum("ringway_buffered_bytes", &[]) == 0
+        metrics.sum("ringway_connections", &["side=\"client\""]) == 0 && metrics.sum("ringway_buffered_bytes", &[]) == 0
     });
     // A second, half of one for a look, and what a busy machine adds; far from what it takes to see no end.
     assert!(stopped.elapsed() < Duration::from_secs(5), "{:?}", stopped.elapsed());
