@@ -192,7 +192,7 @@ fn sigterm_finishes_what_is_in_flight_and_leaves() {
     assert_eq!(answer.json().as_array().unwrap().len(), 2);
     assert_eq!(answer.header("connection").as_deref(), Some("close"));
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
-    assert!(gateway.log().contains("stopped"));
+    gateway.wait_for_log("stopped");
 }
 
 #[test]
@@ -221,5 +221,5 @@ fn the_grace_ends_what_does_not_end() {
     node.wait_for(1);
     gateway.terminate();
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
-    assert!(gateway.log().contains("cut off"), "{}", gateway.log());
+    gateway.wait_for_log("cut off");
 }
