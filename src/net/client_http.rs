@@ -357,7 +357,7 @@ impl Connection {
     async fn write(&mut self, server: &Server, reply: Reply) -> bool {
         // Read anew: a node may have thought for longer than the client has to take its answer.
         let now_ns = ring::now();
-        self.stream.arm(now_ns + server.write_timeout_ns, Cut::Both, now_ns);
+        self.stream.arm_write(server.write_timeout_ns, now_ns);
         let to = reply.buf.len();
         let (wrote, buf) = self.stream.write(reply.buf, reply.from, to, Some(server.write_timeout_ns)).await;
         self.shard.buffers.give(buf);

@@ -33,6 +33,8 @@ const NEVER: Nanos = u64::MAX;
 const ALWAYS: Nanos = u64::MAX - 1;
 /// A socket with a deadline is visited at least so often: that is how late a reset of a waiting client is seen.
 const REVISIT_NS: Nanos = 500 * MS;
+/// Nobody has looked yet.
+const UNKNOWN: u32 = u32::MAX;
 
 /// Monotonic time since the process first asked.
 pub fn now() -> Nanos {
@@ -144,6 +146,10 @@ pub struct Watch {
     cut: Cell<Cut>,
     fired: Cell<bool>,
     gone: Cell<bool>,
+    /// While something is written: how long the peer may take nothing. Otherwise 0.
+    patience_ns: Cell<Nanos>,
+    /// Bytes that the peer had not yet taken at the last look.
+    untaken: Cell<u32>,
     /// What is cut when this peer is gone.
     running: RefCell<Vec<Rc<Watch>>>,
 }
@@ -157,6 +163,8 @@ impl Watch {
             cut: Cell::new(Cut::Both),
             fired: Cell::new(false),
             gone: Cell::new(false),
+            patience_ns: Cell::new(0),
+            untaken: Cell::new(UNKNOWN),
             running: RefCell::default(),
         })
     }
@@ -165,6 +173,7 @@ impl Watch {
         debug_assert!(REVISIT_NS < TICK_NS * SLOTS as u64, "a visit lies within one turn of the wheel");
         self.cut.set(cut);
         self.deadline_ns.set(deadline_ns);
+        self.patience_ns.set(0);
         let visit_ns = self.visit_ns.get();
         // Scheduled early enough already? That is the common case, and it costs nothing.
         let late = visit_ns == NEVER || visit_ns > deadline_ns.saturating_add(TICK_NS);
@@ -172,6 +181,35 @@ impl Watch {
             let at = round_up(deadline_ns.clamp(now_ns + 1, now_ns + REVISIT_NS));
             WHEEL.with(|wheel| wheel.put(self.clone(), at));
         }
+    }
+
+    /// From now on the socket is cut when its peer has taken nothing for so long.
+    fn arm_write(self: &Rc<Watch>, patience_ns: Nanos, now_ns: Nanos) {
+        self.arm(now_ns.saturating_add(patience_ns), Cut::Both, now_ns);
+        self.patience_ns.set(patience_ns);
+        self.untaken.set(UNKNOWN);
+    }
+
+    /// Moves the deadline of a write on if the peer took something since the last look. The write itself does not
+    /// show that: it goes on only when a third of the kernel's buffer, often megabytes, has come free. The first
+    /// look has nothing to compare with and trusts the peer: nobody is cut early, and who takes nothing is cut
+    /// one look late.
+    fn look_at_queue(&self, now_ns: Nanos) {
+        let patience_ns = self.patience_ns.get();
+        if patience_ns > 0 {
+            let untaken = self.untaken_now();
+            if untaken < self.untaken.replace(untaken) {
+                self.deadline_ns.set(now_ns.saturating_add(patience_ns));
+            }
+        }
+    }
+
+    /// Bytes that were written and that the peer's kernel has not acknowledged.
+    fn untaken_now(&self) -> u32 {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the fd is this watch's socket, as in `cut`, and the kernel writes one int to where `bytes` is.
+        let asked = unsafe { libc::ioctl(self.fd.get(), libc::TIOCOUTQ, &raw mut bytes) };
+        if asked == 0 { u32::try_from(bytes).unwrap_or(UNKNOWN) } else { UNKNOWN }
     }
 
     /// Brings the deadline forward to `deadline_ns`, if it is later.
@@ -259,13 +297,26 @@ struct Wheel {
     slots: Vec<RefCell<Vec<Rc<Watch>>>>,
     /// The last tick that was visited.
     done: Cell<u64>,
+    /// See [`hurry_readers`].
+    hurry: Cell<bool>,
 }
 
 thread_local! {
-    static WHEEL: Wheel = Wheel { slots: (0..SLOTS).map(|_| RefCell::default()).collect(), done: Cell::new(0) };
+    static WHEEL: Wheel = Wheel::new();
+}
+
+/// While memory is short, a reader shows that it takes something by what can be written on, and not by single
+/// bytes: slow ones could hold all of it for ever.
+pub fn hurry_readers(hurry: bool) {
+    WHEEL.with(|wheel| wheel.hurry.set(hurry));
 }
 
 impl Wheel {
+    fn new() -> Wheel {
+        let slots = (0..SLOTS).map(|_| RefCell::default()).collect();
+        Wheel { slots, done: Cell::new(0), hurry: Cell::new(false) }
+    }
+
     fn put(&self, watch: Rc<Watch>, at_ns: Nanos) {
         // A slot that is over would be visited one turn later, and not be taken for this one: the deadline, and
         // all later ones of its socket, would never fire.
@@ -290,10 +341,13 @@ impl Wheel {
                 continue;
             }
             watch.visit_ns.set(NEVER);
-            let deadline_ns = watch.deadline_ns.get();
-            if watch.fd.get() < 0 || deadline_ns == NEVER {
+            if watch.fd.get() < 0 || watch.deadline_ns.get() == NEVER {
                 continue;
             }
+            if !self.hurry.get() {
+                watch.look_at_queue(now_ns);
+            }
+            let deadline_ns = watch.deadline_ns.get();
             if deadline_ns <= now_ns {
                 watch.deadline_ns.set(NEVER);
                 watch.fired.set(true);
@@ -371,6 +425,12 @@ impl Stream {
         self.watch.arm(deadline_ns, cut, now_ns);
     }
 
+    /// From now on the socket is cut when its peer has taken nothing of what is written for `patience_ns`; that shows
+    /// up to half a second late.
+    pub fn arm_write(&self, patience_ns: Nanos, now_ns: Nanos) {
+        self.watch.arm_write(patience_ns, now_ns);
+    }
+
     /// No deadline until the next `arm`, but a look at the peer now and then.
     pub fn look_after(&self, now_ns: Nanos) {
         self.watch.arm(ALWAYS, Cut::Look, now_ns);
@@ -427,7 +487,7 @@ impl Stream {
                     at += n;
                     if let Some(patience_ns) = patience_ns.filter(|_| at < to) {
                         let now_ns = now();
-                        self.arm(now_ns + patience_ns, Cut::Both, now_ns);
+                        self.watch.arm_write(patience_ns, now_ns);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -617,7 +677,7 @@ mod tests {
 
     #[test]
     fn an_entry_for_a_later_turn_of_the_wheel_is_not_lost() {
-        let wheel = Wheel { slots: (0..SLOTS).map(|_| RefCell::default()).collect(), done: Cell::new(0) };
+        let wheel = Wheel::new();
         let (listener, _) = pair();
         let watch = Watch::new(listener.as_raw_fd());
         let (tick, later) = (1_000, 1_000 + SLOTS as u64);
@@ -642,6 +702,89 @@ mod tests {
             let length = 64 << 20;
             let (wrote, _) = stream.write(vec![0; length], 0, length, None).await;
             assert!(wrote.is_err_and(|broke| broke.taken > 0) && stream.expired());
+        });
+    }
+
+    /// A connection whose peer has a small buffer, and so tells often what it took.
+    async fn to_small_peer() -> (Stream, std::net::TcpStream) {
+        let (listener, address) = pair();
+        socket2::SockRef::from(&listener).set_recv_buffer_size(16 << 10).unwrap();
+        let stream = Stream::connect(address, 1_000 * MS).await.unwrap();
+        let (peer, _) = listener.accept().unwrap();
+        peer.set_nonblocking(true).unwrap();
+        (stream, peer)
+    }
+
+    #[test]
+    fn a_reader_that_takes_little_but_steadily_is_waited_for() {
+        const LENGTH: usize = 8 << 20;
+        on_both(|| async {
+            let (mut stream, mut peer) = to_small_peer().await;
+            let patience_ns = 300 * MS;
+            let got = Rc::new(Cell::new(0));
+            let heard = got.clone();
+            spawn(
+                async move {
+                    let mut some = vec![0; 8 << 10];
+                    let begun_ns = now();
+                    while heard.get() < LENGTH {
+                        heard.set(heard.get() + peer.read(&mut some).unwrap_or(0));
+                        if now() < begun_ns + 6 * patience_ns {
+                            sleep(30 * MS).await;
+                        } else {
+                            some.resize(1 << 20, 0);
+                            sleep(1).await;
+                        }
+                    }
+                },
+                || {},
+            );
+            let begun_ns = now();
+            stream.arm_write(patience_ns, begun_ns);
+            let (wrote, _) = stream.write(vec![0; LENGTH], 0, LENGTH, Some(patience_ns)).await;
+            assert_eq!((wrote, stream.expired()), (Ok(()), false), "after {} ms", (now() - begun_ns) / MS);
+            assert!(now() > begun_ns + 5 * patience_ns, "the kernel took all of it: nothing was tried");
+        });
+    }
+
+    #[test]
+    fn a_reader_that_takes_nothing_is_cut_one_look_late_at_most() {
+        on_both(|| async {
+            for hurry in [false, true] {
+                hurry_readers(hurry);
+                let (mut stream, _peer) = to_small_peer().await;
+                let patience_ns = 600 * MS;
+                let begun_ns = now();
+                stream.arm_write(patience_ns, begun_ns);
+                let (wrote, _) = stream.write(vec![0; 64 << 20], 0, 64 << 20, Some(patience_ns)).await;
+                assert!(wrote.is_err() && stream.expired());
+                let took_ns = now() - begun_ns;
+                assert!(took_ns >= patience_ns, "never early: {} ms", took_ns / MS);
+                // With a second for a machine that is busy.
+                assert!(took_ns < patience_ns + REVISIT_NS + 1_000 * MS, "{} ms", took_ns / MS);
+            }
+        });
+    }
+
+    #[test]
+    fn who_takes_little_is_not_waited_for_while_memory_is_short() {
+        on_both(|| async {
+            hurry_readers(true);
+            let (mut stream, mut peer) = to_small_peer().await;
+            spawn(
+                async move {
+                    let mut some = vec![0; 4 << 10];
+                    while !matches!(peer.read(&mut some), Ok(0)) {
+                        sleep(20 * MS).await;
+                    }
+                },
+                || {},
+            );
+            let patience_ns = 200 * MS;
+            stream.arm_write(patience_ns, now());
+            let (wrote, _) = stream.write(vec![0; 16 << 20], 0, 16 << 20, Some(patience_ns)).await;
+            assert!(wrote.is_err() && stream.expired());
+            hurry_readers(false);
         });
     }
 

@@ -183,6 +183,8 @@ impl Shard {
                 self.endpoint_cells(&current.live, at).connections.set(upstream.pool.open() as u64);
             }
         }
+        let most = self.current.borrow().server().max_buffered_bytes as u64;
+        ring::hurry_readers(self.world.memory.held() > most / 2);
         if self.draining() {
             self.close_the_door(now_ns, listeners);
         }
