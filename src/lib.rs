@@ -126,6 +126,7 @@ pub mod net {
     pub mod shard;
     pub mod tab;
     pub mod upstream;
+    mod wheel;
 }
 
 /// Rank 2. People: the admin port, metrics, the log.

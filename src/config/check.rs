@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn a_key_that_is_not_built_yet_may_ask_for_nothing() {
         let gateway = "auth = \"none\"\nendpoint_free = []\ncache = \"0\"\nshare_inflight = []\npath = \"/eth\"";
-        let text = with("shards = 2", &format!("[log]\nsample = 0\n[websocket]\n[limits]"))
+        let text = with("shards = 2", "[log]\nsample = 0\n[websocket]\n[limits]")
             .replace("enabled = true", "warm = 0\ngzip = false\ncapabilities = []\nwithout = []")
             .replace("path = \"/eth\"", gateway);
         assert_eq!(read(&text).faults, []);

@@ -11,6 +11,8 @@
 #![allow(clippy::disallowed_methods)] // this is the place that the other rooms are sent to
 
 use crate::logic::units::{MS, Nanos};
+pub use crate::net::wheel::TICK_NS;
+use crate::net::wheel::{NEVER, SLOTS, Wheel};
 use futures_util::FutureExt;
 use monoio::buf::{IoBuf, IoBufMut};
 use monoio::io::{AsyncReadRent, AsyncWriteRent};
@@ -25,10 +27,6 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How often deadlines are looked at: one fires at most so much late, and never early.
-pub const TICK_NS: Nanos = 10 * MS;
-const SLOTS: usize = 256;
-const NEVER: Nanos = u64::MAX;
 /// A deadline that never comes, but is visited all the same.
 const ALWAYS: Nanos = u64::MAX - 1;
 /// A socket with a deadline is visited at least so often: that is how late a reset of a waiting client is seen.
@@ -178,8 +176,8 @@ impl Watch {
         // Scheduled early enough already? That is the common case, and it costs nothing.
         let late = visit_ns == NEVER || visit_ns > deadline_ns.saturating_add(TICK_NS);
         if late && deadline_ns != NEVER {
-            let at = round_up(deadline_ns.clamp(now_ns + 1, now_ns + REVISIT_NS));
-            WHEEL.with(|wheel| wheel.put(self.clone(), at));
+            let at_ns = deadline_ns.clamp(now_ns + 1, now_ns + REVISIT_NS);
+            DEADLINES.with(|deadlines| deadlines.put(self.clone(), at_ns));
         }
     }
 
@@ -293,85 +291,58 @@ impl Watch {
     }
 }
 
-struct Wheel {
-    slots: Vec<RefCell<Vec<Rc<Watch>>>>,
-    /// The last tick that was visited.
-    done: Cell<u64>,
+/// The deadlines of this shard.
+#[derive(Default)]
+struct Deadlines {
+    wheel: Wheel<Rc<Watch>>,
     /// See [`hurry_readers`].
     hurry: Cell<bool>,
 }
 
 thread_local! {
-    static WHEEL: Wheel = Wheel::new();
+    static DEADLINES: Deadlines = Deadlines::default();
 }
 
 /// While memory is short, a reader shows that it takes something by what can be written on, and not by single
 /// bytes: slow ones could hold all of it for ever.
 pub fn hurry_readers(hurry: bool) {
-    WHEEL.with(|wheel| wheel.hurry.set(hurry));
+    DEADLINES.with(|deadlines| deadlines.hurry.set(hurry));
 }
 
-impl Wheel {
-    fn new() -> Wheel {
-        let slots = (0..SLOTS).map(|_| RefCell::default()).collect();
-        Wheel { slots, done: Cell::new(0), hurry: Cell::new(false) }
-    }
-
+impl Deadlines {
     fn put(&self, watch: Rc<Watch>, at_ns: Nanos) {
-        // A slot that is over would be visited one turn later, and not be taken for this one: the deadline, and
-        // all later ones of its socket, would never fire.
-        let at_ns = at_ns.max((self.done.get() + 1) * TICK_NS);
-        watch.visit_ns.set(at_ns);
-        self.slots[(at_ns / TICK_NS) as usize % SLOTS].borrow_mut().push(watch);
+        let due_ns = self.wheel.due_ns(at_ns);
+        watch.visit_ns.set(due_ns);
+        self.wheel.put(watch, due_ns);
     }
 
     fn visit(&self, tick: u64, now_ns: Nanos) {
-        self.done.set(tick);
-        let due_ns = tick * TICK_NS;
-        let slot = &self.slots[tick as usize % SLOTS];
-        let mut watches = slot.take();
-        for watch in watches.drain(..) {
-            let visit_ns = watch.visit_ns.get();
-            if visit_ns > due_ns {
-                // Either it was moved to another slot, where its entry counts, or its turn of the wheel has not
-                // come yet (the tick lags behind after a standstill): dropped here, it would never fire.
-                if visit_ns != NEVER && (visit_ns / TICK_NS) as usize % SLOTS == tick as usize % SLOTS {
-                    slot.borrow_mut().push(watch);
-                }
-                continue;
-            }
-            watch.visit_ns.set(NEVER);
-            if watch.fd.get() < 0 || watch.deadline_ns.get() == NEVER {
-                continue;
-            }
-            if !self.hurry.get() {
-                watch.look_at_queue(now_ns);
-            }
-            let deadline_ns = watch.deadline_ns.get();
-            if deadline_ns <= now_ns {
-                watch.deadline_ns.set(NEVER);
-                watch.fired.set(true);
-                watch.cut(watch.cut.get());
-                continue;
-            }
-            if watch.cut.get() == Cut::Look {
-                watch.look();
-            }
-            if !watch.gone() {
-                let next = round_up(deadline_ns.min(now_ns + REVISIT_NS)).max(due_ns + TICK_NS);
-                self.put(watch, next);
-            }
+        self.wheel.visit(tick, |watch| watch.visit_ns.get(), |watch| self.look_at(watch, now_ns));
+    }
+
+    /// One socket whose time for a look has come.
+    fn look_at(&self, watch: Rc<Watch>, now_ns: Nanos) {
+        watch.visit_ns.set(NEVER);
+        if watch.fd.get() < 0 || watch.deadline_ns.get() == NEVER {
+            return;
         }
-        // Give the allocation back to its slot, unless something was put there meanwhile.
-        let mut slot = slot.borrow_mut();
-        if slot.is_empty() {
-            *slot = watches;
+        if !self.hurry.get() {
+            watch.look_at_queue(now_ns);
+        }
+        let deadline_ns = watch.deadline_ns.get();
+        if deadline_ns <= now_ns {
+            watch.deadline_ns.set(NEVER);
+            watch.fired.set(true);
+            watch.cut(watch.cut.get());
+            return;
+        }
+        if watch.cut.get() == Cut::Look {
+            watch.look();
+        }
+        if !watch.gone() {
+            self.put(watch, deadline_ns.min(now_ns + REVISIT_NS));
         }
     }
-}
-
-fn round_up(ns: Nanos) -> Nanos {
-    ns.div_ceil(TICK_NS) * TICK_NS
 }
 
 /// Looks after the deadlines of this shard for ever, and calls `each` once a tick.
@@ -382,7 +353,7 @@ pub async fn tick(mut each: impl FnMut(Nanos) -> bool) {
         let now_ns = now();
         while (done + 1) * TICK_NS <= now_ns {
             done += 1;
-            WHEEL.with(|wheel| wheel.visit(done, now_ns));
+            DEADLINES.with(|deadlines| deadlines.visit(done, now_ns));
         }
         if !each(now_ns) {
             return;
@@ -673,22 +644,6 @@ mod tests {
             assert!(matches!(read, Ok(0) | Err(_)) && stream.expired());
             assert!(now() < begun_ns + 10_000 * MS);
         });
-    }
-
-    #[test]
-    fn an_entry_for_a_later_turn_of_the_wheel_is_not_lost() {
-        let wheel = Wheel::new();
-        let (listener, _) = pair();
-        let watch = Watch::new(listener.as_raw_fd());
-        let (tick, later) = (1_000, 1_000 + SLOTS as u64);
-        watch.deadline_ns.set(later * TICK_NS);
-        watch.cut.set(Cut::Read);
-        wheel.done.set(tick - 1);
-        wheel.put(watch.clone(), later * TICK_NS);
-        wheel.visit(tick, tick * TICK_NS);
-        assert!(!watch.fired.get());
-        wheel.visit(later, later * TICK_NS);
-        assert!(watch.fired.get(), "its own turn came");
     }
 
     #[test]
