@@ -9,6 +9,7 @@ mod gateway {
     mod circuit;
     mod client;
     mod coded;
+    mod coded_answers;
     mod cors;
     mod envelope;
     mod explain;

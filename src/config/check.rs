@@ -225,7 +225,6 @@ mod tests {
         for (line, key) in [
             ("«ws_url = \"ws://h\"", "ws_url"),
             ("«tls = { ca = \"c\" }", "tls"),
-            ("«gzip = true", "gzip"),
             ("«warm = 1", "warm"),
             ("«tier = \"archive\"", "tier"),
             ("«state_blocks = 128", "state_blocks"),
@@ -259,7 +258,7 @@ mod tests {
         let server = "proxy_protocol = false";
         let gateway = "auth = \"none\"\nendpoint_free = []\ncache = \"0\"\nshare_inflight = []\npath = \"/eth\"";
         let text = with("shards = 2", &format!("{server}\n[log]\nsample = 0\n[websocket]\n[limits]"))
-            .replace("enabled = true", "warm = 0\ngzip = false\ncapabilities = []\nwithout = []")
+            .replace("enabled = true", "warm = 0\ncapabilities = []\nwithout = []")
             .replace("path = \"/eth\"", gateway);
         assert_eq!(read(&text).faults, []);
         sound(&text.replace("cache = \"0\"", "cache = 0"));

@@ -151,6 +151,7 @@ fn endpoint(view: &View<'_>, base: CircuitRule, valid: &mut Vec<Endpoint>, fault
             url,
             enabled: typed.enabled,
             headers,
+            gzip: view.flag("gzip"),
             connect_timeout_ns: view.number("connect_timeout"),
             queue_timeout_ns: view.number("queue_timeout"),
             max_connections: view.count("max_connections"),

@@ -24,6 +24,8 @@ pub enum Reason {
     InvalidHttp,
     /// The response check failed.
     InvalidResponse,
+    /// The answer is in a content coding that can't be read, or not what its coding says.
+    UnreadableCoding,
     /// The Endpoint refused the gateway (credentials, path, redirect).
     Rejected,
     /// The Endpoint refused this request.
@@ -44,7 +46,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, for tables and tests.
-    pub const ALL: [Reason; 17] = [
+    pub const ALL: [Reason; 18] = [
         Reason::Dns,
         Reason::ConnectFailed,
         Reason::ConnectTimeout,
@@ -54,6 +56,7 @@ impl Reason {
         Reason::ConnectionLost,
         Reason::InvalidHttp,
         Reason::InvalidResponse,
+        Reason::UnreadableCoding,
         Reason::Rejected,
         Reason::BadRequest,
         Reason::RateLimited,
@@ -76,6 +79,7 @@ impl Reason {
             Reason::ConnectionLost => "connection_lost",
             Reason::InvalidHttp => "invalid_http",
             Reason::InvalidResponse => "invalid_response",
+            Reason::UnreadableCoding => "unreadable_coding",
             Reason::Rejected => "rejected",
             Reason::BadRequest => "bad_request",
             Reason::RateLimited => "rate_limited",

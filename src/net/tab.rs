@@ -42,6 +42,13 @@ impl Tab {
         true
     }
 
+    /// Gives some of it back early.
+    pub fn give(&self, bytes: usize) {
+        let bytes = (bytes as u64).min(self.taken.get());
+        self.taken.set(self.taken.get() - bytes);
+        self.memory().give(self.shard.index, bytes);
+    }
+
     /// The limit.
     pub fn max(&self) -> u64 {
         self.max
