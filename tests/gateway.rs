@@ -33,6 +33,8 @@ mod gateway {
     mod pairs;
     mod pool;
     mod probes;
+    mod providers;
+    mod providers_table;
     mod reload;
     mod rest;
     mod secrets;
