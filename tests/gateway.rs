@@ -29,6 +29,7 @@ mod gateway {
     mod metrics;
     mod mixups;
     mod mixups_node;
+    mod open_files;
     mod operator;
     mod pairs;
     mod pool;

@@ -4,6 +4,7 @@ use super::endpoint::Endpoints;
 use super::fault::{ConfigFault, Faults};
 use super::file::{View, parse};
 use super::gateway::{Context, gateways};
+use super::machine::{self, Machine};
 use super::schema::ROOT;
 use super::server::{circuit, server};
 use crate::logic::methods::Methods;
@@ -23,6 +24,11 @@ pub struct Resolved {
 
 /// Reads a configuration file's text; `env` answers `${NAME}`.
 pub fn resolve(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Resolved {
+    resolve_on(text, env, None)
+}
+
+/// The same, with warnings of what a sound file asks for and `machine` has not.
+pub fn resolve_on(text: &str, env: &dyn Fn(&str) -> Option<String>, machine: Option<&Machine>) -> Resolved {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut faults = Faults::new(text);
     if text.len() > FILE_BYTES_MAX {
@@ -39,6 +45,9 @@ pub fn resolve(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Resolved {
     let context = Context { endpoints: &endpoints, methods: &methods, max_attempts: server.max_attempts };
     let gateways = gateways(&top, &context, &mut faults);
     let snapshot = (!faults.any()).then_some(Snapshot { server, endpoints: endpoints.valid, gateways, methods });
+    if let (Some(snapshot), Some(machine)) = (&snapshot, machine) {
+        machine::warn(&top, snapshot, machine, &mut faults);
+    }
     Resolved { snapshot, faults: faults.sorted() }
 }
 
@@ -120,6 +129,24 @@ mod tests {
         assert_eq!(resolved.faults, []);
         let snapshot = resolved.snapshot.expect("no fault");
         assert_eq!((snapshot.endpoints.len(), snapshot.gateways.len()), (2, 1));
+    }
+
+    #[test]
+    fn the_providers_example_is_taken_without_a_word_and_shows_every_place_for_a_key() {
+        // What it says of TLS is no matter of this test.
+        let mut text = include_str!("../../config/providers.toml").replace("https://", "http://");
+        for key in ["INFURA_KEY", "NOWNODES_KEY", "DRPC_KEY"] {
+            assert!(text.contains(&format!("{key}=… ")), "{key} is in the line to try");
+            text = text.replace(&format!("${{{key}}}"), "${KEY}");
+        }
+        let resolved = read(&text);
+        assert_eq!(resolved.faults, []);
+        let endpoints = resolved.snapshot.expect("no fault").endpoints;
+        let up: Vec<_> = endpoints.iter().map(|endpoint| endpoint.url.path_and_query.reveal().to_owned()).collect();
+        assert_eq!(up, ["/v3/s3cret-of-env", "/", "/ogrpc?network=ethereum&dkey=s3cret-of-env"]);
+        let headers: Vec<_> = endpoints.iter().flat_map(|endpoint| &endpoint.headers).collect();
+        assert!(headers.len() == 1 && &*headers[0].0 == "api-key" && headers[0].1.reveal() == "s3cret-of-env");
+        assert!(endpoints.iter().all(|endpoint| endpoint.gzip && endpoint.budget.is_some()));
     }
 
     #[test]

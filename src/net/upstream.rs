@@ -256,6 +256,10 @@ async fn connect(place: &Place<'_>, until_ns: Nanos, now_ns: Nanos) -> Result<St
         match Stream::connect(*address, left_ns).await {
             Ok(stream) => return Ok(stream),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => reason = Reason::ConnectTimeout,
+            // Too many files are open here: no free connection, and nothing that the node has done.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                return Err(Reason::QueueTimeout);
+            }
             Err(_) => reason = Reason::ConnectFailed,
         }
         now_ns = ring::now();
