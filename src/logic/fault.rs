@@ -548,7 +548,8 @@ mod tests {
         assert_eq!(
             words(&reasons),
             "dns connect_failed connect_timeout queue_timeout send_failed timeout connection_lost invalid_http \
-             invalid_response rejected bad_request rate_limited http_status node_busy response_too_large no_room caller_gone"
+             invalid_response unreadable_coding rejected bad_request rate_limited http_status node_busy \
+             response_too_large no_room caller_gone"
         );
         let outcomes = Outcome::ALL.map(Outcome::word);
         assert_eq!(

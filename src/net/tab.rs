@@ -42,11 +42,13 @@ impl Tab {
         true
     }
 
-    /// Gives some of it back early.
+    /// Gives back so many bytes, or all that were taken.
     pub fn give(&self, bytes: usize) {
         let bytes = (bytes as u64).min(self.taken.get());
-        self.taken.set(self.taken.get() - bytes);
-        self.memory().give(self.shard.index, bytes);
+        if bytes > 0 {
+            self.taken.set(self.taken.get() - bytes);
+            self.memory().give(self.shard.index, bytes);
+        }
     }
 
     /// The limit.
@@ -67,8 +69,6 @@ impl Tab {
 
 impl Drop for Tab {
     fn drop(&mut self) {
-        if self.taken.get() > 0 {
-            self.memory().give(self.shard.index, self.taken.get());
-        }
+        self.give(usize::MAX);
     }
 }

@@ -244,3 +244,17 @@ fn answers_of_the_http_api_keep_their_type() {
     super::tron::assert_fault(&ask("getaccount"), 502, -32052);
     assert!(node.seen().iter().all(|seen| seen.header("accept-encoding").as_deref() == Some("gzip")));
 }
+
+#[test]
+fn a_reload_changes_what_is_asked_for_and_keeps_the_connections() {
+    let node = Upstream::answering("1");
+    let setup = || Setup::of(&[&node]).shards(1);
+    let gateway = setup().start();
+    let mut client = gateway.connect();
+    client.ask(ask("", "eth_call")).assert_result("7", "1");
+    assert!(gateway.reload(&setup().endpoint(0, "gzip = true")));
+    while node.seen().last().unwrap().header("accept-encoding").as_deref() != Some("gzip") {
+        client.ask(ask("", "eth_call")).assert_result("7", "1");
+    }
+    assert_eq!(node.connections(), 1);
+}
