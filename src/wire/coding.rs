@@ -69,7 +69,8 @@ impl<'b> Inflate<'b> {
         Inflate::in_sips(coding, body, max, SIP)
     }
 
-    fn in_sips(coding: Coding, body: &'b [u8], max: usize, sip: usize) -> Option<Inflate<'b>> {
+    /// The same, with another bound on what a step takes in than [`SIP`].
+    pub fn in_sips(coding: Coding, body: &'b [u8], max: usize, sip: usize) -> Option<Inflate<'b>> {
         let sips = Sips { rest: body, allowed: sip };
         let decoder = match coding {
             Coding::Gzip => Decoder::Gzip(MultiGzDecoder::new(sips)),

@@ -137,7 +137,7 @@ fn sigterm_finishes_what_is_in_flight_and_leaves() {
     assert_eq!(answer.json().as_array().unwrap().len(), 2);
     assert_eq!(answer.header("connection").as_deref(), Some("close"));
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
-    assert!(gateway.log().contains("stopped"));
+    gateway.wait_for_log("stopped");
 }
 
 #[test]
