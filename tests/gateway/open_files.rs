@@ -7,8 +7,8 @@ use std::sync::Barrier;
 fn more_callers_than_files_wait_for_their_turn_and_all_are_answered() {
     let node = Upstream::answering("1");
     let config = Setup::of(&[&node]).circuit("consecutive_failures = 1").text();
-    let gateway = Gateway::start_with_open_files(160, &config);
-    gateway.wait_for_log("this process may have 160 open: only 39 callers are let in at once");
+    let gateway = Gateway::start_with_open_files(110, &config);
+    gateway.wait_for_log("this process may have 110 open: only 14 callers are let in at once");
     let all_are_here = Barrier::new(120);
     std::thread::scope(|scope| {
         for _ in 0..120 {
@@ -17,7 +17,7 @@ fn more_callers_than_files_wait_for_their_turn_and_all_are_answered() {
                 let mut client = Client::connect(gateway.listen);
                 all_are_here.wait();
                 let open = std::fs::read_dir(format!("/proc/{}/fd", gateway.pid())).unwrap().count();
-                assert!(open < 160, "{open} files");
+                assert!(open < 110, "{open} files");
                 client.ask(call_body("1", "eth_call", "[]")).assert_result("1", "1");
             });
         }
