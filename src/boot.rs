@@ -1,8 +1,10 @@
 //! From a configuration file to a running gateway: the only file that knows all rooms.
 
 use crate::config::fault::Severity;
+use crate::config::machine::{self, Machine};
 use crate::config::resolve::{Resolved, resolve_with};
 use crate::host;
+use crate::logic::open_files::OpenFiles;
 use crate::logic::snapshot::{Driver, Endpoint, Listen, Snapshot};
 use crate::logic::versions;
 use crate::net::ring::{self, Kind, Ring};
@@ -29,9 +31,23 @@ pub struct Failure(pub String);
 /// # Errors
 /// If the file can't be read.
 pub fn read(path: &str) -> Result<Resolved, Failure> {
+    read_on(path, None)
+}
+
+/// The same, with warnings of what would hurt on this machine.
+///
+/// # Errors
+/// If the file can't be read.
+pub fn read_here(path: &str) -> Result<Resolved, Failure> {
+    host::raise_limits(0);
+    read_on(path, Some(&host::machine(no_uring())))
+}
+
+fn read_on(path: &str, machine: Option<&Machine>) -> Result<Resolved, Failure> {
     let text = std::fs::read_to_string(path).map_err(|error| Failure(format!("{path}: {error}")))?;
     let folder = Path::new(path).parent().unwrap_or(Path::new("")).to_owned();
-    let resolved = resolve_with(&text, &|name| std::env::var(name).ok(), &|file| std::fs::read(folder.join(file)));
+    let files = |file: &str| std::fs::read(folder.join(file));
+    let resolved = resolve_with(&text, &|name| std::env::var(name).ok(), &files, machine);
     let needs_roots = |endpoint: &Endpoint| endpoint.url.https && endpoint.tls.roots.is_empty();
     if resolved.snapshot.iter().any(|snapshot| snapshot.endpoints.iter().any(needs_roots)) {
         // Read here once, and not by a shard.
@@ -69,7 +85,7 @@ pub fn start(snapshot: Snapshot) -> Result<Running, Failure> {
     let server = snapshot.server.clone();
     let cpus = host::allowed_cpus();
     let shards = if server.shards == 0 { host::default_shards(cpus.len()) } else { server.shards };
-    host::raise_open_files(server.max_connections);
+    let callers_max = fit_open_files(&snapshot, shards);
     let driver = choose_driver(server.driver)?;
     let listen = host::bind_all(&server.listen, shards).map_err(Failure)?;
     let admin_listener =
@@ -97,7 +113,7 @@ pub fn start(snapshot: Snapshot) -> Result<Running, Failure> {
             let ring = if driver == Kind::IoUring { Ring::io_uring() } else { Ring::epoll() };
             let _ = ready.send(ring.as_ref().map(|_| ()).map_err(ToString::to_string));
             if let Ok(ring) = ring {
-                shard::run(index, world, ring, sockets);
+                shard::run(index, world, ring, sockets, callers_max.div_ceil(shards).max(1));
             }
         };
         let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(body);
@@ -261,18 +277,35 @@ fn announce(running: &Running, wanted: Driver) {
     );
 }
 
+/// How many callers may be connected at once: all that the file says, or those for whom there are files to open.
+/// Without this bound a full table of files would keep Endpoints from being reached, and cost every caller.
+fn fit_open_files(snapshot: &Snapshot, shards: usize) -> usize {
+    let wanted = OpenFiles::wanted(snapshot, shards);
+    let open_files = host::raise_limits(wanted.sum());
+    if let Some(text) = machine::open_files(&wanted, open_files) {
+        tracing::warn!("server.max_connections: {text}");
+    }
+    usize::try_from(wanted.callers_within(open_files)).unwrap_or(usize::MAX)
+}
+
+/// Why io_uring is not to be had. A ring made and dropped on a thread of its own tells.
+fn no_uring() -> Option<String> {
+    match std::thread::spawn(|| Ring::io_uring().map(drop)).join() {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(host::why_no_uring(&error)),
+        Err(_) => Some("making one panicked".to_owned()),
+    }
+}
+
 fn choose_driver(wanted: Driver) -> Result<Kind, Failure> {
-    // A ring made and dropped on a thread of its own tells whether the kernel lets us.
-    let uring = || std::thread::spawn(|| Ring::io_uring().map(drop)).join();
     match wanted {
         Driver::Epoll => Ok(Kind::Epoll),
-        Driver::Auto => Ok(if matches!(uring(), Ok(Ok(()))) { Kind::IoUring } else { Kind::Epoll }),
-        Driver::IoUring => match uring() {
-            Ok(Ok(())) => Ok(Kind::IoUring),
-            Ok(Err(error)) => Err(Failure(format!(
-                "io_uring is not to be had here: {error}; set driver = \"auto\" or \"epoll\", or allow io_uring_setup"
-            ))),
-            Err(_) => Err(Failure("io_uring is not to be had here".into())),
+        Driver::Auto => Ok(if no_uring().is_none() { Kind::IoUring } else { Kind::Epoll }),
+        Driver::IoUring => match no_uring() {
+            None => Ok(Kind::IoUring),
+            Some(why) => {
+                Err(Failure(format!("io_uring is not to be had here: {why}; or set driver = \"auto\" or \"epoll\"")))
+            }
         },
     }
 }

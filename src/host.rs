@@ -1,5 +1,6 @@
 //! What this machine has to offer: CPUs, limits, and sockets to listen on.
 
+use crate::config::machine::Machine;
 use crate::logic::snapshot::Listen;
 use std::io;
 use std::net::SocketAddr;
@@ -120,8 +121,69 @@ fn cpu_list(list: &str) -> Vec<usize> {
 
 /// One shard per CPU, but no more than the cgroup's quota pays for, rounded up.
 pub fn default_shards(cpus: usize) -> usize {
+    cpus.min(paid_cpus()).max(1)
+}
+
+/// The CPUs that the cgroup's quota pays for, rounded up.
+fn paid_cpus() -> usize {
     let quota = std::fs::read_to_string("/sys/fs/cgroup/cpu.max").ok().and_then(|text| quota(&text));
-    cpus.min(quota.unwrap_or(usize::MAX)).max(1)
+    quota.unwrap_or(usize::MAX)
+}
+
+/// Everything that a configuration may ask of this machine; `no_uring` says why io_uring is not to be had.
+pub fn machine(no_uring: Option<String>) -> Machine {
+    let cpus = allowed_cpus().len().max(1);
+    let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let lowest = number("/proc/sys/net/ipv4/ip_unprivileged_port_start").and_then(|port| u16::try_from(port).ok());
+    let wanted = u64::from(BACKLOG.unsigned_abs());
+    Machine {
+        open_files: rlimit::Resource::NOFILE.get().map_or(u64::MAX, |(_, hard)| hard),
+        memlock: rings_are_locked().then(|| rlimit::Resource::MEMLOCK.get().map_or(u64::MAX, |(_, hard)| hard)),
+        cpus,
+        quota: cpus.min(paid_cpus()).max(1),
+        shards: default_shards(cpus),
+        backlog: (number("/proc/sys/net/core/somaxconn").unwrap_or(wanted), wanted),
+        lowest_port: if may_bind_low_ports() { 0 } else { lowest.unwrap_or(1_024) },
+        no_uring,
+    }
+}
+
+/// Why the kernel gives no ring, in words that say what to do.
+pub fn why_no_uring(error: &io::Error) -> String {
+    let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+    let words = match (error.kind(), sysctl.trim()) {
+        (_, "2") => "switched off for everybody (sysctl kernel.io_uring_disabled=0 allows it)",
+        (io::ErrorKind::PermissionDenied, "1") => {
+            "for a group only (put this user into kernel.io_uring_group, or set kernel.io_uring_disabled=0)"
+        }
+        (io::ErrorKind::PermissionDenied, _) => {
+            "blocked, probably by a seccomp profile (allow io_uring_setup, _enter, _register)"
+        }
+        (io::ErrorKind::OutOfMemory, _) => "too little memory may be locked (ulimit -l, LimitMEMLOCK= of systemd)",
+        (io::ErrorKind::Unsupported, _) => "the kernel has none (5.11 or newer is needed)",
+        _ => "the kernel refuses",
+    };
+    format!("{words}: {error}")
+}
+
+/// Whether rings count towards RLIMIT_MEMLOCK: kernels before 5.12.
+fn rings_are_locked() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    kernel(&release).is_some_and(|version| version < (5, 12))
+}
+
+/// Reads `6.1.0-13-amd64`.
+fn kernel(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.trim().split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// Whether this process has CAP_NET_BIND_SERVICE.
+fn may_bind_low_ports() -> bool {
+    const NET_BIND_SERVICE: u64 = 1 << 10;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & NET_BIND_SERVICE != 0)
 }
 
 /// Reads `150000 100000` (two CPUs, rounded up) or `max 100000` (no quota).
@@ -131,15 +193,19 @@ fn quota(text: &str) -> Option<usize> {
     (period > 0).then(|| quota.div_ceil(period).max(1))
 }
 
-/// A client connection needs an fd, and so does each upstream one.
-pub fn raise_open_files(max_connections: usize) {
-    let (soft, hard) = match rlimit::Resource::NOFILE.get() {
-        Ok(limits) => limits,
-        Err(_) => return,
-    };
-    let wanted = (2 * max_connections as u64 + 1024).min(hard);
-    if soft < wanted {
-        let _ = rlimit::Resource::NOFILE.set(wanted, hard);
+/// Raises what is ours to raise, up to the hard limits: open files, and locked memory where rings need it. Gives how
+/// many files may be open then.
+pub fn raise_limits(open_files: u64) -> u64 {
+    if rings_are_locked()
+        && let Ok((_, hard)) = rlimit::Resource::MEMLOCK.get()
+    {
+        let _ = rlimit::Resource::MEMLOCK.set(hard, hard);
+    }
+    let Ok((soft, hard)) = rlimit::Resource::NOFILE.get() else { return u64::MAX };
+    let wanted = open_files.min(hard);
+    match soft < wanted && rlimit::Resource::NOFILE.set(wanted, hard).is_ok() {
+        true => wanted,
+        false => soft,
     }
 }
 
@@ -155,6 +221,19 @@ mod tests {
         assert_eq!(quota("150000 100000\n"), Some(2));
         assert_eq!(quota("50000 100000"), Some(1));
         assert_eq!(quota("max 100000"), None);
+        assert_eq!(
+            [kernel("6.1.0-13-amd64\n"), kernel("5.4"), kernel("5"), kernel("x")],
+            [Some((6, 1)), Some((5, 4)), None, None]
+        );
+    }
+
+    #[test]
+    fn a_refused_ring_comes_with_what_to_do() {
+        let why = |code| why_no_uring(&io::Error::from_raw_os_error(code));
+        assert!(why(38).contains("5.11 or newer"), "{}", why(38));
+        assert!(why(12).contains("ulimit -l"), "{}", why(12));
+        assert!(why(1).contains("seccomp") || why(1).contains("io_uring_disabled"), "{}", why(1));
+        assert!(why(22).contains("the kernel refuses"), "{}", why(22));
     }
 
     #[test]

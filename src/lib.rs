@@ -40,6 +40,7 @@ pub mod logic {
     pub mod forwarded;
     pub mod limiter;
     pub mod methods;
+    pub mod open_files;
     pub mod rest;
     pub mod routing;
     pub mod snapshot;
@@ -98,6 +99,7 @@ pub mod config {
     mod file;
     mod gateway;
     mod gateway_methods;
+    pub mod machine;
     pub mod resolve;
     mod route;
     mod schema;

@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 }
 
 fn check(file: &str) -> Result<u8, boot::Failure> {
-    let resolved = boot::read(file)?;
+    let resolved = boot::read_here(file)?;
     let (lines, faulty) = boot::report(file, &resolved);
     lines.iter().for_each(|line| print(line));
     if faulty {

@@ -9,6 +9,7 @@ mod gateway {
     mod circuit;
     mod client;
     mod coded;
+    mod coded_answers;
     mod cors;
     mod envelope;
     mod explain;
@@ -29,11 +30,14 @@ mod gateway {
     mod metrics;
     mod mixups;
     mod mixups_node;
+    mod open_files;
     mod operator;
     mod pairs;
     mod pki;
     mod pool;
     mod probes;
+    mod providers;
+    mod providers_table;
     mod reload;
     mod rest;
     mod secrets;

@@ -160,6 +160,7 @@ fn endpoint(
             tls,
             enabled: typed.enabled,
             headers,
+            gzip: view.flag("gzip"),
             connect_timeout_ns: view.number("connect_timeout"),
             queue_timeout_ns: view.number("queue_timeout"),
             max_connections: view.count("max_connections"),

@@ -4,6 +4,7 @@ use super::endpoint::Endpoints;
 use super::fault::{ConfigFault, Faults};
 use super::file::{View, parse};
 use super::gateway::{Context, gateways};
+use super::machine::{self, Machine};
 use super::schema::ROOT;
 use super::server::{circuit, server};
 use super::tls::Files;
@@ -24,11 +25,17 @@ pub struct Resolved {
 
 /// Reads a configuration file's text; `env` answers `${NAME}`. Files that it names are taken as the process sees them.
 pub fn resolve(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Resolved {
-    resolve_with(text, env, &|name| std::fs::read(name))
+    resolve_with(text, env, &|name| std::fs::read(name), None)
 }
 
-/// [`resolve`], with `files` to read the files that the text names.
-pub fn resolve_with(text: &str, env: &dyn Fn(&str) -> Option<String>, files: Files<'_>) -> Resolved {
+/// [`resolve`], with `files` to read the files that the text names, and with warnings of what a sound file asks for
+/// and `machine` has not.
+pub fn resolve_with(
+    text: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+    files: Files<'_>,
+    machine: Option<&Machine>,
+) -> Resolved {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut faults = Faults::new(text);
     if text.len() > FILE_BYTES_MAX {
@@ -45,6 +52,9 @@ pub fn resolve_with(text: &str, env: &dyn Fn(&str) -> Option<String>, files: Fil
     let context = Context { endpoints: &endpoints, methods: &methods, max_attempts: server.max_attempts };
     let gateways = gateways(&top, &context, &mut faults);
     let snapshot = (!faults.any()).then_some(Snapshot { server, endpoints: endpoints.valid, gateways, methods });
+    if let (Some(snapshot), Some(machine)) = (&snapshot, machine) {
+        machine::warn(&top, snapshot, machine, &mut faults);
+    }
     Resolved { snapshot, faults: faults.sorted() }
 }
 
@@ -126,6 +136,23 @@ mod tests {
         assert_eq!(resolved.faults, []);
         let snapshot = resolved.snapshot.expect("no fault");
         assert_eq!((snapshot.endpoints.len(), snapshot.gateways.len()), (2, 1));
+    }
+
+    #[test]
+    fn the_providers_example_is_taken_without_a_word_and_shows_every_place_for_a_key() {
+        let mut text = include_str!("../../config/providers.toml").to_owned();
+        for key in ["INFURA_KEY", "NOWNODES_KEY", "DRPC_KEY"] {
+            assert!(text.contains(&format!("{key}=… ")), "{key} is in the line to try");
+            text = text.replace(&format!("${{{key}}}"), "${KEY}");
+        }
+        let resolved = read(&text);
+        assert_eq!(resolved.faults, []);
+        let endpoints = resolved.snapshot.expect("no fault").endpoints;
+        let up: Vec<_> = endpoints.iter().map(|endpoint| endpoint.url.path_and_query.reveal().to_owned()).collect();
+        assert_eq!(up, ["/v3/s3cret-of-env", "/", "/ogrpc?network=ethereum&dkey=s3cret-of-env"]);
+        let headers: Vec<_> = endpoints.iter().flat_map(|endpoint| &endpoint.headers).collect();
+        assert!(headers.len() == 1 && &*headers[0].0 == "api-key" && headers[0].1.reveal() == "s3cret-of-env");
+        assert!(endpoints.iter().all(|endpoint| endpoint.url.https && endpoint.gzip && endpoint.budget.is_some()));
     }
 
     #[test]

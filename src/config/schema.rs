@@ -227,7 +227,7 @@ const ENDPOINT: &[Key] = &[
     key("enabled", Flag, Lit::Flag(true)),
     key("headers", Fields, Absent),
     key("tls", Table(ENDPOINT_TLS), Absent),
-    key("gzip", Flag, Lit::Flag(false)).later(Lit::Flag(false)),
+    key("gzip", Flag, Lit::Flag(false)),
     key("connect_timeout", Duration(1), Lit::Text("2s")),
     key("queue_timeout", Duration(1), Lit::Text("1s")),
     key("max_connections", Count(1, MANY), Lit::Count(4_096)),

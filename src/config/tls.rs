@@ -200,13 +200,13 @@ mod tests {
     }
 
     fn sound(text: &str) -> Snapshot {
-        let resolved = resolve_with(text, &|_| Some("s3cret-of-env".to_owned()), &|name| file(name));
+        let resolved = resolve_with(text, &|_| Some("s3cret-of-env".to_owned()), &|name| file(name), None);
         resolved.snapshot.unwrap_or_else(|| panic!("{:#?}", resolved.faults))
     }
 
     #[track_caller]
     fn faulty(text: &str, path: &str, says: &str) {
-        let resolved = resolve_with(text, &|_| Some("s3cret-of-env".to_owned()), &|name| file(name));
+        let resolved = resolve_with(text, &|_| Some("s3cret-of-env".to_owned()), &|name| file(name), None);
         let faults: Vec<_> = resolved.faults.iter().filter(|fault| fault.severity == Severity::Fault).collect();
         let [found] = faults.as_slice() else { panic!("not exactly one: {faults:#?}") };
         assert_eq!(found.path, path, "{found:?}");

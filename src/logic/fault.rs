@@ -34,6 +34,8 @@ pub enum Reason {
     InvalidHttp,
     /// The response check failed.
     InvalidResponse,
+    /// The answer is in a content coding that can't be read, or not what its coding says.
+    UnreadableCoding,
     /// The Endpoint refused the gateway (credentials, path, redirect).
     Rejected,
     /// The Endpoint refused this request.
@@ -54,7 +56,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, for tables and tests.
-    pub const ALL: [Reason; 22] = [
+    pub const ALL: [Reason; 23] = [
         Reason::Dns,
         Reason::ConnectFailed,
         Reason::ConnectTimeout,
@@ -69,6 +71,7 @@ impl Reason {
         Reason::ConnectionLost,
         Reason::InvalidHttp,
         Reason::InvalidResponse,
+        Reason::UnreadableCoding,
         Reason::Rejected,
         Reason::BadRequest,
         Reason::RateLimited,
@@ -102,6 +105,7 @@ impl Reason {
             Reason::ConnectionLost => "connection_lost",
             Reason::InvalidHttp => "invalid_http",
             Reason::InvalidResponse => "invalid_response",
+            Reason::UnreadableCoding => "unreadable_coding",
             Reason::Rejected => "rejected",
             Reason::BadRequest => "bad_request",
             Reason::RateLimited => "rate_limited",
@@ -570,8 +574,8 @@ mod tests {
         assert_eq!(
             words(&reasons),
             "dns connect_failed connect_timeout not_tls tls_wrong_name tls_expired tls_unknown_ca tls_failed queue_timeout \
-             send_failed timeout connection_lost invalid_http \
-             invalid_response rejected bad_request rate_limited http_status node_busy response_too_large no_room caller_gone"
+             send_failed timeout connection_lost invalid_http invalid_response unreadable_coding rejected bad_request \
+             rate_limited http_status node_busy response_too_large no_room caller_gone"
         );
         let outcomes = Outcome::ALL.map(Outcome::word);
         assert_eq!(

@@ -284,6 +284,8 @@ pub struct Endpoint {
     pub enabled: bool,
     /// Own headers, in the order of the file; names are valid tokens, values hold no control characters.
     pub headers: Vec<(Box<str>, Secret)>,
+    /// Ask for gzip.
+    pub gzip: bool,
     /// TCP connect.
     pub connect_timeout_ns: Nanos,
     /// Waiting for a free connection.
@@ -517,6 +519,7 @@ pub(super) mod tests {
             tls: UpstreamTls::default(),
             enabled: true,
             headers: vec![("x-key".into(), Secret::new("hunter2"))],
+            gzip: false,
             connect_timeout_ns: SECOND,
             queue_timeout_ns: SECOND,
             max_connections: 10,

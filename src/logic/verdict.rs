@@ -15,6 +15,8 @@ pub enum Body {
     Error(i64),
     /// java-tron's overload answer, outside any envelope.
     NodeBusy,
+    /// It is in a content coding that can't be read, or not what its coding says.
+    Unreadable,
     /// Anything else.
     Invalid,
 }
@@ -138,16 +140,18 @@ pub fn judge(family: Family, response: &Response) -> (Verdict, CircuitNote) {
         400 | 408 | 413 | 414 | 422 => (refused(Reason::BadRequest, false, response), CircuitNote::Nothing),
         400..=499 => (ambiguous(Reason::HttpStatus, false), CircuitNote::Nothing),
         500..=599 => (ambiguous(Reason::HttpStatus, matches!(body, Body::Error(_))), CircuitNote::Failure),
+        200..=299 if body == Body::Unreadable => (ambiguous(Reason::UnreadableCoding, false), CircuitNote::Failure),
         200..=299 => (ambiguous(Reason::InvalidResponse, false), CircuitNote::Failure),
         _ => (ambiguous(Reason::HttpStatus, false), CircuitNote::Failure),
     }
 }
 
 /// Judges a complete response of TRON's HTTP API. Here [`Body::Result`] is every valid JSON, and every other
-/// body that the facts allow; the node's 400 and 405 are for the caller, whatever their body is.
+/// body that the facts allow; the node's 400 and 405 are for the caller, whatever their body is, if it can be read.
 pub fn judge_tron_http(response: &Response) -> (Verdict, CircuitNote) {
     match (response.status, response.body) {
         (200..=299, Body::Result) => (Verdict::Final, CircuitNote::Success),
+        (_, Body::Unreadable) => judge(Family::Tron, response),
         (400 | 405, _) => (Verdict::Final, CircuitNote::Nothing),
         (200..=299, Body::NodeBusy) => (refused(Reason::NodeBusy, true, response), CircuitNote::Nothing),
         _ => judge(Family::Tron, &Response { body: Body::Invalid, ..*response }),
@@ -196,7 +200,7 @@ fn is_final(status: u16, body: Body) -> bool {
     let code = match body {
         Body::Result => None,
         Body::Error(code) => Some(code),
-        Body::NodeBusy | Body::Invalid => return false,
+        Body::NodeBusy | Body::Unreadable | Body::Invalid => return false,
     };
     // What comes with these speaks about the gateway's own credentials, and is never delivered.
     if matches!(status, 401 | 402 | 403 | 407 | 429) {
@@ -314,6 +318,24 @@ mod tests {
         assert_eq!(certainty(judged(200, Body::Invalid).0), Some((Certainty::Ambiguous, false)));
         assert_eq!(judged(204, Body::Invalid).1, CircuitNote::Failure);
         assert_eq!(certainty(judged(101, Body::Invalid).0), Some((Certainty::Ambiguous, false)));
+    }
+
+    #[test]
+    fn what_can_not_be_read_is_judged_by_its_status() {
+        for (status, wanted, reason) in [
+            (200, (Certainty::Ambiguous, false), Reason::UnreadableCoding),
+            (400, (Certainty::Refused, false), Reason::BadRequest),
+            (405, (Certainty::Refused, false), Reason::Rejected),
+            (429, (Certainty::Refused, false), Reason::RateLimited),
+            (502, (Certainty::Ambiguous, false), Reason::HttpStatus),
+        ] {
+            let response = Response { status, retry_after_ns: None, body: Body::Unreadable };
+            for (verdict, note) in [judge(Family::Evm, &response), judge_tron_http(&response)] {
+                let Verdict::Failed(failure) = verdict else { panic!("{status}") };
+                assert_eq!((certainty(verdict), failure.reason), (Some(wanted), reason), "{status}");
+                assert_eq!(note == CircuitNote::Failure, wanted.0 == Certainty::Ambiguous, "{status}");
+            }
+        }
     }
 
     #[test]

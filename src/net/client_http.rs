@@ -12,7 +12,7 @@ use crate::net::coded::inflate;
 use crate::net::exchange::{self, Answer, Ask, Context};
 use crate::net::inbox::Inbox;
 use crate::net::link::Link;
-use crate::net::opening;
+use crate::net::opening::{self, Opened};
 use crate::net::reply::{self, BatchReply, Frame, Reply};
 use crate::net::ring::{self, Cut, Stream};
 use crate::net::shard::{Current, LAST_REQUEST_NS, Presence, Shard};
@@ -39,18 +39,8 @@ const PIPELINED_BURST: u32 = 64;
 
 /// Serves a client until either side has had enough.
 pub async fn serve(shard: Rc<Shard>, stream: Stream, peer: Option<IpAddr>, presence: Presence) {
-    let mut inbox = Inbox::new(&shard.buffers);
-    // Whoever comes over a Unix socket is this machine.
-    let (local, peer) = (peer.is_none(), peer.unwrap_or(IpAddr::from([127, 0, 0, 1])));
-    let (stream, peer) = if opening::is_needed(&shard.current(), local) {
-        // Boxed: its state would make every connection's task larger.
-        let Some(opened) = Box::pin(opening::open(&shard, stream, peer, local, &presence)).await else { return };
-        inbox.begin(opened.early);
-        (opened.link, opened.peer)
-    } else {
-        (stream.into(), peer)
-    };
-    let mut connection = Connection { shard, stream, presence, inbox, now_ns: ring::now(), unread: 0, peer };
+    // Boxed: what comes before the first request must not make every connection's task larger.
+    let Some(mut connection) = Box::pin(Connection::open(shard, stream, peer, presence)).await else { return };
     while let Next::Request = connection.request().await {}
     let Connection { shard, inbox, .. } = connection;
     inbox.close(&shard.buffers);
@@ -76,6 +66,20 @@ enum Next {
 }
 
 impl Connection {
+    /// A caller that may ask; `None` = nobody worth an answer is there.
+    async fn open(shard: Rc<Shard>, stream: Stream, peer: Option<IpAddr>, presence: Presence) -> Option<Connection> {
+        // Whoever comes over a Unix socket is this machine.
+        let (local, peer) = (peer.is_none(), peer.unwrap_or(IpAddr::from([127, 0, 0, 1])));
+        let opened = match opening::is_needed(&shard.current(), local) {
+            true => opening::open(&shard, stream, peer, local, &presence).await?,
+            false => Opened { link: stream.into(), peer, early: Vec::new() },
+        };
+        let mut inbox = Inbox::new(&shard.buffers);
+        inbox.begin(opened.early);
+        let (stream, peer) = (opened.link, opened.peer);
+        Some(Connection { shard, stream, presence, inbox, now_ns: ring::now(), unread: 0, peer })
+    }
+
     /// One request, from its first byte to its answer's last.
     async fn request(&mut self) -> Next {
         if !self.arrival().await {

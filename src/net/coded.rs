@@ -13,7 +13,7 @@ pub const GZIP_MIN_BYTES: usize = 1 << 10;
 /// Bytes that are compressed in one turn: about a millisecond.
 const TURN_BYTES: usize = 128 << 10;
 /// Steps of inflating in one turn.
-const TURN_STEPS: usize = 8;
+pub const TURN_STEPS: usize = 8;
 
 /// Takes a request body out of its coding.
 ///

@@ -353,6 +353,7 @@ fn judged(
                 Checked::Result(_) => Body::Result,
                 Checked::Error { code, .. } => Body::Error(*code),
                 Checked::NodeBusy => Body::NodeBusy,
+                Checked::Bad(_) if !incoming.readable => Body::Unreadable,
                 Checked::Bad(_) => Body::Invalid,
             };
             let (verdict, note) = verdict::judge(gateway.family, &response(body));
@@ -362,6 +363,7 @@ fn judged(
             let checked = tron_http::check(bytes);
             let table = gateway.table(&context.current.live.snapshot.methods);
             let body = match checked {
+                _ if !incoming.readable => Body::Unreadable,
                 tron_http::Checked::Answer | tron_http::Checked::Refusal => Body::Result,
                 tron_http::Checked::Empty if may_be_empty(table, plan.method, call.verb) => Body::Result,
                 tron_http::Checked::NodeBusy => Body::NodeBusy,

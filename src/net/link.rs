@@ -69,6 +69,10 @@ impl Link {
         let stream = match Stream::connect(address, until_ns.saturating_sub(now_ns)).await {
             Ok(stream) => stream,
             Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(Reason::ConnectTimeout),
+            // Too many files are open here: no free connection, and nothing that the node has done.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                return Err(Reason::QueueTimeout);
+            }
             Err(_) => return Err(Reason::ConnectFailed),
         };
         let Some(tls) = tls else { return Ok(stream.into()) };

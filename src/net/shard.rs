@@ -237,10 +237,9 @@ impl Drop for Presence {
     }
 }
 
-/// Runs a shard on this thread until it has drained.
-pub fn run(index: usize, world: Arc<World>, mut ring: Ring, listeners: Vec<OwnedFd>) {
+/// Runs a shard on this thread until it has drained; it lets at most `share` callers in at once.
+pub fn run(index: usize, world: Arc<World>, mut ring: Ring, listeners: Vec<OwnedFd>, share: usize) {
     let current = Rc::new(Current::new(world.live.load_full(), world.shards, None));
-    let share = current.server().max_connections.div_ceil(world.shards).max(1);
     let shard = Rc::new(Shard {
         index,
         world,

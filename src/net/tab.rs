@@ -42,6 +42,15 @@ impl Tab {
         true
     }
 
+    /// Gives back so many bytes, or all that were taken.
+    pub fn give(&self, bytes: usize) {
+        let bytes = (bytes as u64).min(self.taken.get());
+        if bytes > 0 {
+            self.taken.set(self.taken.get() - bytes);
+            self.memory().give(self.shard.index, bytes);
+        }
+    }
+
     /// The limit.
     pub fn max(&self) -> u64 {
         self.max
@@ -60,8 +69,6 @@ impl Tab {
 
 impl Drop for Tab {
     fn drop(&mut self) {
-        if self.taken.get() > 0 {
-            self.memory().give(self.shard.index, self.taken.get());
-        }
+        self.give(usize::MAX);
     }
 }

@@ -8,6 +8,7 @@ use crate::logic::tron_http::ApiCall;
 use crate::logic::units::{Nanos, SECOND};
 use crate::logic::verdict::Broke;
 use crate::net::buffers::{Buffers, HEADROOM};
+use crate::net::coded::TURN_STEPS;
 use crate::net::link::Link;
 use crate::net::pool::{IDLE_FOR_EFFECTS_NS, Lease, Pool};
 use crate::net::ring::{self, Cut, Watch};
@@ -15,7 +16,8 @@ use crate::net::shard::Upstream;
 use crate::net::tab::Tab;
 use crate::shared::counters::EndpointCells;
 use crate::shared::memory::LARGE;
-use crate::wire::http1::{HEADERS_MAX, HeadLimits};
+use crate::wire::coding::{BadCoding, Inflate, seems_to_hold};
+use crate::wire::http1::{Coding, HEADERS_MAX, HeadLimits};
 use crate::wire::http1_chunked::Chunked;
 use crate::wire::http1_response::{BodyFraming, ResponseHead, RetryAfter, response_head};
 use crate::wire::http1_write::{ApiRequestWriter, Head, RequestTemplate, RequestWriter};
@@ -76,6 +78,8 @@ pub struct Incoming {
     pub buf: Vec<u8>,
     /// Where the body is.
     pub body: Range<usize>,
+    /// `false`: the body was in a coding that can't be read, and is left out.
+    pub readable: bool,
 }
 
 /// How an attempt ended.
@@ -127,7 +131,7 @@ pub fn template(endpoint: &Endpoint) -> Box<[u8]> {
         authority: &endpoint.url.authority,
         path_and_query: endpoint.url.path_and_query.reveal(),
         user_agent: concat!("ringway/", env!("CARGO_PKG_VERSION")),
-        gzip: false,
+        gzip: endpoint.gzip,
         headers: &headers,
     };
     match endpoint.protocol {
@@ -310,7 +314,9 @@ async fn converse(
             return Err(Lost { reason, sent: broke.taken > 0, stale: !stream.expired(), silent: true });
         }
     };
-    let mut reader = Reader { place, stream, buf: place.buffers.take(SMALL_RESPONSE), counted: 0, waited: false };
+    let ignored = matches!(request.message, Message::JsonRpc { id: None, .. });
+    let buf = place.buffers.take(SMALL_RESPONSE);
+    let mut reader = Reader { place, stream, buf, ignored, counted: 0, waited: false };
     reader.buf.resize(HEADROOM, 0);
     match reader.response().await {
         Ok((incoming, keep)) => Ok((incoming, keep && whole)),
@@ -328,6 +334,8 @@ struct Reader<'a> {
     place: &'a Place<'a>,
     stream: &'a mut Link,
     buf: Vec<u8>,
+    /// Nobody will look at the body.
+    ignored: bool,
     /// Bytes of the buffer that were taken from the memory for large bodies.
     counted: usize,
     /// It had to wait for memory: what comes too late then is not the node's fault.
@@ -343,13 +351,17 @@ impl Reader<'_> {
             BodyFraming::Chunked => self.chunked(start).await?,
             BodyFraming::UntilClose => (self.until_close(start).await?, false),
         };
-        let mut buf = std::mem::take(&mut self.buf);
-        buf.truncate(end);
+        self.buf.truncate(end);
+        let coding = head.content_encoding;
+        let plain = coding == Coding::Identity || self.ignored || start == end;
+        let readable = plain || Box::pin(self.inflate(coding, start)).await?;
+        let buf = std::mem::take(&mut self.buf);
         let retry_after_ns = head.retry_after.map(|wait| match wait {
             RetryAfter::Seconds(seconds) => seconds.saturating_mul(SECOND),
             RetryAfter::At(at) => at.saturating_sub(ring::unix_seconds()).saturating_mul(SECOND),
         });
-        let incoming = Incoming { status: head.status, retry_after_ns, buf, body: start..end };
+        let body = start..buf.len();
+        let incoming = Incoming { status: head.status, retry_after_ns, buf, body, readable };
         // What came behind the answer was not asked for: nobody may take it for the next one's.
         Ok((incoming, head.keep_alive && clean))
     }
@@ -426,6 +438,55 @@ impl Reader<'_> {
                 return Ok(self.buf.len());
             }
         }
+    }
+
+    /// Takes the body, which begins at `start`, out of its coding; the head stays in front of it. `false` = it can't
+    /// be read, and is gone.
+    async fn inflate(&mut self, coding: Coding, start: usize) -> Result<bool, Reason> {
+        let (packed, counted) = (std::mem::take(&mut self.buf), self.counted);
+        let max = self.place.response_max.saturating_add(start);
+        let seems = start.saturating_add(seems_to_hold(coding, &packed[start..]));
+        let mut unpacked = Err(BadCoding::Broken);
+        if let Some(mut inflate) = Inflate::new(coding, &packed[start..], max) {
+            self.widen(seems.min(max).saturating_add(1), counted).await?;
+            self.buf.extend_from_slice(&packed[..start]);
+            let mut steps = 0;
+            unpacked = loop {
+                if self.buf.len() == self.buf.capacity() {
+                    self.widen(self.buf.len().saturating_mul(2).min(max.saturating_add(1)), counted).await?;
+                }
+                match inflate.step(&mut self.buf) {
+                    Ok(false) => steps += 1,
+                    Ok(true) => break Ok(()),
+                    Err(bad) => break Err(bad),
+                }
+                if steps % TURN_STEPS == 0 {
+                    ring::sleep(1).await;
+                }
+            };
+        }
+        if unpacked == Err(BadCoding::Broken) {
+            self.widen(start, counted).await?;
+            self.buf.clear();
+            self.buf.extend_from_slice(&packed[..start]);
+        }
+        self.place.buffers.give(packed);
+        self.place.tab.give(counted);
+        self.counted -= counted;
+        match unpacked {
+            Err(BadCoding::TooLarge) => Err(Reason::ResponseTooLarge),
+            told => Ok(told.is_ok()),
+        }
+    }
+
+    /// Makes the buffer hold at least so many bytes; another one is held beside it.
+    async fn widen(&mut self, least: usize, beside: usize) -> Result<(), Reason> {
+        let whole = least.saturating_add(beside);
+        if least > LARGE && whole > self.counted {
+            self.room(whole).await?;
+        }
+        self.buf = self.place.buffers.grow(std::mem::take(&mut self.buf), least);
+        Ok(())
     }
 
     /// Takes memory for a buffer of so many bytes; whoever has to wait for it does not read meanwhile. Who holds a

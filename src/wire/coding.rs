@@ -5,12 +5,14 @@ use super::http1::{Coding, list, trim};
 use flate2::Compression;
 use flate2::bufread::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use flate2::write::GzEncoder;
-use std::io::{Read, Write};
+use std::io::{self, BufRead, ErrorKind, Read, Write};
 
 /// Bytes that one step of inflating brings at most: about a tenth of a millisecond.
 pub const PIECE: usize = 32 << 10;
 /// Bytes that the first step has room for. Most bodies are one Call, and all room is cleared first.
 const FIRST_PIECE: usize = 2 << 10;
+/// Bytes that one step takes in at most.
+pub const SIP: usize = 64 << 10;
 
 /// Why a compressed body can't be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,35 +27,77 @@ pub enum BadCoding {
 pub struct Inflate<'b> {
     decoder: Decoder<'b>,
     max: usize,
+    sip: usize,
 }
 
 enum Decoder<'b> {
-    Gzip(MultiGzDecoder<&'b [u8]>),
-    Zlib(ZlibDecoder<&'b [u8]>),
-    Raw(DeflateDecoder<&'b [u8]>),
+    Gzip(MultiGzDecoder<Sips<'b>>),
+    Zlib(ZlibDecoder<Sips<'b>>),
+    Raw(DeflateDecoder<Sips<'b>>),
+}
+
+/// The compressed bytes, a sip for each step: megabytes of empty members, empty blocks or a header's words bring
+/// nothing out, and no step may go through them all.
+struct Sips<'b> {
+    rest: &'b [u8],
+    allowed: usize,
+}
+
+impl BufRead for Sips<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        match self.rest.get(..self.allowed).unwrap_or(self.rest) {
+            [] if !self.rest.is_empty() => Err(ErrorKind::WouldBlock.into()),
+            sip => Ok(sip),
+        }
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.rest = self.rest.get(count..).unwrap_or_default();
+        self.allowed = self.allowed.saturating_sub(count);
+    }
+}
+
+impl Read for Sips<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.fill_buf()?.read(out)?;
+        self.consume(read);
+        Ok(read)
+    }
 }
 
 impl<'b> Inflate<'b> {
     /// Begins; `None` = the coding is none that is read here. What comes out has at most `max` bytes.
     pub fn new(coding: Coding, body: &'b [u8], max: usize) -> Option<Inflate<'b>> {
-        let decoder = match coding {
-            Coding::Gzip => Decoder::Gzip(MultiGzDecoder::new(body)),
-            Coding::Deflate if is_zlib(body) => Decoder::Zlib(ZlibDecoder::new(body)),
-            // What many senders mean by deflate (RFC 9110, 8.4.1.2 knows of it).
-            Coding::Deflate => Decoder::Raw(DeflateDecoder::new(body)),
-            Coding::Identity | Coding::Other => return None,
-        };
-        Some(Inflate { decoder, max })
+        Inflate::in_sips(coding, body, max, SIP)
     }
 
-    /// Appends the next piece to `out`, which holds nothing but the pieces before; `true` = that was the last.
+    /// The same, with another bound on what a step takes in than [`SIP`].
+    pub fn in_sips(coding: Coding, body: &'b [u8], max: usize, sip: usize) -> Option<Inflate<'b>> {
+        let sips = Sips { rest: body, allowed: sip };
+        let decoder = match coding {
+            Coding::Gzip => Decoder::Gzip(MultiGzDecoder::new(sips)),
+            Coding::Deflate if is_zlib(body) => Decoder::Zlib(ZlibDecoder::new(sips)),
+            // What many senders mean by deflate (RFC 9110, 8.4.1.2 knows of it).
+            Coding::Deflate => Decoder::Raw(DeflateDecoder::new(sips)),
+            Coding::Identity | Coding::Other => return None,
+        };
+        Some(Inflate { decoder, max, sip })
+    }
+
+    /// Appends the next piece to `out`; `true` = that was the last. A step fills no more than the room that `out`
+    /// has to spare, if it has any, and may bring nothing. What `out` held at first counts towards the limit.
     ///
     /// # Errors
     /// Then nothing of the body may be used.
     pub fn step(&mut self, out: &mut Vec<u8>) -> Result<bool, BadCoding> {
         let before = out.len();
         // One more than may be: that it is too large shows at once, and no piece is longer than the limit.
-        let room = before.clamp(FIRST_PIECE, PIECE).min(self.max.saturating_add(1).saturating_sub(before));
+        let spare = match out.capacity() - before {
+            0 => before.clamp(FIRST_PIECE, PIECE),
+            spare => spare.min(before.clamp(FIRST_PIECE, PIECE)),
+        };
+        let room = spare.min(self.max.saturating_add(1).saturating_sub(before));
+        self.sips().allowed = self.sip;
         out.resize(before + room, 0);
         let read = match &mut self.decoder {
             Decoder::Gzip(decoder) => decoder.read(&mut out[before..]),
@@ -63,19 +107,30 @@ impl<'b> Inflate<'b> {
         out.truncate(before + read.as_ref().map_or(0, |count| *count));
         match read {
             Ok(_) if out.len() > self.max => Err(BadCoding::TooLarge),
-            Ok(0) if self.rest() > 0 => Err(BadCoding::Broken),
+            // Bytes behind the end.
+            Ok(0) if !self.sips().rest.is_empty() => Err(BadCoding::Broken),
             Ok(count) => Ok(count == 0),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
             Err(_) => Err(BadCoding::Broken),
         }
     }
 
-    /// Bytes behind the end.
-    fn rest(&self) -> usize {
-        match &self.decoder {
-            Decoder::Gzip(decoder) => decoder.get_ref().len(),
-            Decoder::Zlib(decoder) => decoder.get_ref().len(),
-            Decoder::Raw(decoder) => decoder.get_ref().len(),
+    fn sips(&mut self) -> &mut Sips<'b> {
+        match &mut self.decoder {
+            Decoder::Gzip(decoder) => decoder.get_mut(),
+            Decoder::Zlib(decoder) => decoder.get_mut(),
+            Decoder::Raw(decoder) => decoder.get_mut(),
         }
+    }
+}
+
+/// How many bytes a body seems to hold: what gzip says at its end (RFC 1952, 2.3.1), else what is usual. A body may
+/// lie, but not beyond what deflate can do (each bit at most 129 bytes).
+pub fn seems_to_hold(coding: Coding, body: &[u8]) -> usize {
+    let most = body.len().saturating_mul(1_032);
+    match (coding, body.last_chunk::<4>()) {
+        (Coding::Gzip, Some(told)) => usize::try_from(u32::from_le_bytes(*told)).unwrap_or(usize::MAX).min(most),
+        _ => body.len().saturating_mul(4),
     }
 }
 
@@ -167,6 +222,68 @@ mod tests {
         assert_eq!(inflated(Coding::Deflate, &raw(&body), max).unwrap(), body);
         assert_eq!(inflated(Coding::Gzip, &[gzip(b"{"), gzip(b"}")].concat(), 9).unwrap(), b"{}", "RFC 1952, 2.2");
         assert!(Inflate::new(Coding::Identity, b"", 9).is_none() && Inflate::new(Coding::Other, b"", 9).is_none());
+    }
+
+    /// Gzip with everything that a header may have, so many bytes of each.
+    fn dressed(body: &[u8], words: usize) -> Vec<u8> {
+        let plain = gzip(body);
+        let mut out = vec![0x1f, 0x8b, 8, 4 | 8 | 16, 0, 0, 0, 0, 0, 255];
+        out.extend_from_slice(&u16::try_from(words).unwrap().to_le_bytes());
+        out.extend(vec![b'x'; words]);
+        (0..2).for_each(|_| out.extend([&vec![b'n'; words][..], &[0]].concat()));
+        out.extend_from_slice(&plain[10..]);
+        out
+    }
+
+    #[test]
+    fn however_little_is_taken_in_at_a_time_the_same_comes_out() {
+        let body = br#"{"jsonrpc":"2.0","id":1,"result":"0x1234"}"#.repeat(50);
+        let members = [dressed(&body, 300), gzip(b""), gzip(b"{}")].concat();
+        let whole = [&body[..], b"{}"].concat();
+        for sip in [1, 2, 3, 7, 100, 1_000_000] {
+            for (coding, packed, plain) in [
+                (Coding::Gzip, &members, &whole),
+                (Coding::Deflate, &zlib(&body), &body),
+                (Coding::Deflate, &raw(&body), &body),
+            ] {
+                let mut inflate = Inflate::in_sips(coding, packed, 9_999, sip).unwrap();
+                let mut out = Vec::new();
+                let steps = (1..).find(|_| inflate.step(&mut out).unwrap()).unwrap();
+                assert!(out == *plain && steps <= packed.len() / sip + plain.len() + 3, "{coding:?} by {sip}: {steps}");
+                let cut = &packed[..packed.len() - 1];
+                let mut inflate = Inflate::in_sips(coding, cut, 9_999, sip).unwrap();
+                let end = (0..99_999).find_map(|_| inflate.step(&mut out).err());
+                assert_eq!(end, Some(BadCoding::Broken), "{coding:?} by {sip}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_brings_nothing_out_is_gone_through_in_many_steps() {
+        let members = gzip(b"").repeat(100_000);
+        let blocks = [&[0, 0, 0, 0xff, 0xff].repeat(400_000)[..], &[1, 0, 0, 0xff, 0xff]].concat();
+        for (coding, packed) in [(Coding::Gzip, members), (Coding::Deflate, blocks)] {
+            let mut inflate = Inflate::new(coding, &packed, 9).unwrap();
+            let steps = (1..).find(|_| inflate.step(&mut Vec::new()).unwrap()).unwrap();
+            assert!(steps > packed.len() / SIP, "{coding:?}: {steps}");
+        }
+    }
+
+    #[test]
+    fn a_step_fills_the_room_that_is_there() {
+        let packed = gzip(&[b'x'; 1_000]);
+        assert_eq!(seems_to_hold(Coding::Gzip, &packed), 1_000);
+        let mut out = Vec::with_capacity(1_003);
+        out.extend_from_slice(b"ab");
+        let mut inflate = Inflate::new(Coding::Gzip, &packed, 1_002).unwrap();
+        while !inflate.step(&mut out).unwrap() {}
+        assert_eq!((out.len(), out.capacity()), (1_002, 1_003));
+        let mut inflate = Inflate::new(Coding::Gzip, &packed, 1_001).unwrap();
+        out.truncate(2);
+        while let Ok(false) = inflate.step(&mut out) {}
+        assert_eq!(inflate.step(&mut out), Err(BadCoding::TooLarge), "what stood there counts");
+        assert_eq!(seems_to_hold(Coding::Gzip, &[255; 10]), 10_320, "no body holds more");
+        assert_eq!((seems_to_hold(Coding::Gzip, b"abc"), seems_to_hold(Coding::Deflate, b"abc")), (12, 12));
     }
 
     #[test]

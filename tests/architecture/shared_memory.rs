@@ -134,8 +134,8 @@ const TOUCHES: &[(&str, &str, &str)] = &[
     ("src/net/exchange.rs", "Verdict::NoRoom => cells.failed(Reason::NoRoom, took_ns),", "own, per failed attempt"),
     (
         "src/net/tab.rs",
-        "self.memory().give(self.shard.index, self.taken.get());",
-        "own, per Exchange that held a body over 64 KiB",
+        "self.memory().give(self.shard.index, bytes);",
+        "own, per Exchange that held a body over 64 KiB, and per such body that was inflated",
     ),
     (
         "src/net/tab.rs",

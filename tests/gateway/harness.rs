@@ -196,13 +196,21 @@ pub struct Gateway {
 impl Gateway {
     /// Starts one with this configuration.
     pub fn start(config: &str) -> Gateway {
+        Gateway::start_by(Command::new(env!("CARGO_BIN_EXE_ringway")), config)
+    }
+
+    /// Starts one that may have so many files open.
+    pub fn start_with_open_files(most: usize, config: &str) -> Gateway {
+        Gateway::start_by(with_open_files(most), config)
+    }
+
+    fn start_by(mut command: Command, config: &str) -> Gateway {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("ringway-gateway-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("ringway.toml");
         std::fs::write(&file, config).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
         command.args(["serve", "--config"]).arg(&file);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = end_with_us(&mut command).spawn().unwrap();
@@ -359,6 +367,13 @@ impl Gateway {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
+}
+
+/// The binary, allowed to have so many files open.
+pub fn with_open_files(most: usize) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -n {most} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_ringway")]);
+    command
 }
 
 /// A test run that is killed runs no destructors: the kernel ends its gateways.

@@ -61,7 +61,7 @@ fn they_reach_the_endpoint_and_nobody_else() {
     gateway.terminate();
     assert_eq!(gateway.wait().code(), Some(0));
     assert_none(&gateway.log(), "the log");
-    assert!(gateway.log().contains("stopped"));
+    gateway.wait_for_log("stopped");
 }
 
 #[test]
