@@ -3,8 +3,9 @@
 use crate::config::fault::Severity;
 use crate::config::resolve::{Resolved, resolve};
 use crate::host;
-use crate::logic::snapshot::{Driver, Endpoint, Snapshot};
+use crate::logic::snapshot::{Driver, Snapshot};
 use crate::logic::versions;
+use crate::names::Names;
 use crate::net::ring::{self, Kind, Ring};
 use crate::net::shard;
 use crate::ops::{admin, incidents, log};
@@ -12,7 +13,7 @@ use crate::shared::snapshot_cell::{Live, Phase, World};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -46,6 +47,7 @@ pub struct Running {
     pub admin: SocketAddr,
     /// What its shards run on.
     pub driver: Kind,
+    names: Names,
     shards: Vec<std::thread::JoinHandle<()>>,
 }
 
@@ -62,8 +64,12 @@ pub fn start(snapshot: Snapshot) -> Result<Running, Failure> {
     let listen = host::bind_all(&server.listen, shards).map_err(Failure)?;
     let admin_listener =
         TcpListener::bind(server.admin).map_err(|error| Failure(format!("admin {}: {error}", server.admin)))?;
-    let addresses = resolve_names(&snapshot, None);
-    let world = World::new(Live::new(snapshot, addresses, shards, None), shards);
+    let snapshot = Arc::new(snapshot);
+    let unknown = vec![Vec::new(); snapshot.endpoints.len()];
+    let world = World::new(Live::new(snapshot.clone(), unknown, shards, None), shards);
+    let names = Names::start(world.clone()).map_err(|error| Failure(format!("names: {error}")))?;
+    let addresses = names.addresses(&snapshot);
+    world.change(|before| Some(Live::new(snapshot, addresses, shards, Some(before))));
     let bound: Vec<SocketAddr> = listen.iter().filter_map(|(at, _)| *at).collect();
     let admin = admin_listener.local_addr().map_err(|error| Failure(format!("admin: {error}")))?;
     admin::start(admin_listener, world.clone(), ring::now).map_err(|error| Failure(format!("admin: {error}")))?;
@@ -94,7 +100,7 @@ pub fn start(snapshot: Snapshot) -> Result<Running, Failure> {
     for result in started.iter().take(shards) {
         result.map_err(|error| Failure(format!("a shard could not make its ring: {error}")))?;
     }
-    let running = Running { world, listen: bound, admin, driver, shards: threads };
+    let running = Running { world, listen: bound, admin, driver, names, shards: threads };
     running.wait_until_accepting();
     Ok(running)
 }
@@ -151,7 +157,7 @@ pub fn serve(path: &str) -> Result<u8, Failure> {
     announce(&running, server.driver);
     loop {
         match signals.wait(|| running.lost_a_shard()) {
-            Asked::Reload => match reload(path, &running.world) {
+            Asked::Reload => match reload(path, &running) {
                 Ok(warnings) => {
                     warnings.iter().for_each(|line| tracing::warn!("{line}"));
                     tracing::info!(file = path, "reloaded");
@@ -191,19 +197,22 @@ fn leave(running: Running) -> Result<u8, Failure> {
 ///
 /// # Errors
 /// What is wrong; then nothing has changed.
-pub fn reload(path: &str, world: &World) -> Result<Vec<String>, Vec<String>> {
+pub fn reload(path: &str, running: &Running) -> Result<Vec<String>, Vec<String>> {
     let resolved = read(path).map_err(|failure| vec![failure.0])?;
     let (lines, faulty) = report(path, &resolved);
     let Some(mut snapshot) = resolved.snapshot.filter(|_| !faulty) else { return Err(lines) };
+    let Running { world, names, .. } = running;
     let before = world.live.load_full();
     let restart = before.snapshot.server.needs_restart(&snapshot.server);
     if !restart.is_empty() {
         let refused = |key| format!("{path}: server.{key}: can't be changed by a reload; restart, or put it back");
         return Err(restart.into_iter().map(refused).collect());
     }
+    // Only a reload changes the Snapshot, and there is one at a time; addresses may change at any time.
     versions::carry_over(&before.snapshot, &mut snapshot);
-    let addresses = resolve_names(&snapshot, Some(&before));
-    world.live.store(Arc::new(Live::new(snapshot, addresses, world.shards, Some(&before))));
+    let snapshot = Arc::new(snapshot);
+    let addresses = names.addresses(&snapshot);
+    world.change(|before| Some(Live::new(snapshot, addresses, world.shards, Some(before))));
     Ok(lines)
 }
 
@@ -240,29 +249,6 @@ fn choose_driver(wanted: Driver) -> Result<Kind, Failure> {
             Err(_) => Err(Failure("io_uring is not to be had here".into())),
         },
     }
-}
-
-/// The addresses of all Endpoints, looked up before any shard sees them: a shard never waits for DNS. A
-/// failed look-up keeps what `before` had.
-fn resolve_names(snapshot: &Snapshot, before: Option<&Live>) -> Vec<Vec<SocketAddr>> {
-    let look_up = |endpoint: &Endpoint| {
-        let found = (&*endpoint.url.host, endpoint.url.port).to_socket_addrs();
-        match found {
-            Ok(addresses) => addresses.collect(),
-            Err(error) => {
-                tracing::warn!(endpoint = %endpoint.id, %error, "its host name is unknown");
-                let same = |before: &&Live| {
-                    let old = before.endpoint(&endpoint.id).map(|at| &before.snapshot.endpoints[at].url);
-                    old.is_some_and(|old| old.host == endpoint.url.host && old.port == endpoint.url.port)
-                };
-                let kept = before
-                    .filter(same)
-                    .and_then(|before| Some(before.addresses[before.endpoint(&endpoint.id)?].clone()));
-                kept.unwrap_or_default()
-            }
-        }
-    };
-    snapshot.endpoints.iter().map(look_up).collect()
 }
 
 /// SIGTERM, SIGINT and SIGHUP.

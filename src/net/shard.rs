@@ -91,11 +91,12 @@ impl Current {
             let (endpoint, before) = (&live.snapshot.endpoints[at], before?);
             let old = before.live.endpoint(&endpoint.id)?;
             let same = before.live.snapshot.endpoints[old].is_reached_like(endpoint);
-            (same && before.live.addresses[old] == live.addresses[at]).then(|| before.upstreams[old].pool.clone())
+            same.then(|| before.upstreams[old].pool.clone())
         };
-        let upstream = |(at, endpoint)| Upstream {
-            pool: pool(at).unwrap_or_else(|| Pool::new(endpoint, shards)),
-            template: upstream::template(endpoint),
+        let upstream = |(at, endpoint)| {
+            let pool = pool(at).unwrap_or_else(|| Pool::new(endpoint, shards));
+            pool.leads_to(live.addresses.get(at).map_or(&[], |addresses| addresses));
+            Upstream { pool, template: upstream::template(endpoint) }
         };
         let upstreams = live.snapshot.endpoints.iter().enumerate().map(upstream).collect();
         Current { entrances: Entrances::new(&live.snapshot.gateways), live, upstreams }

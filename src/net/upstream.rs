@@ -8,6 +8,7 @@ use crate::logic::tron_http::ApiCall;
 use crate::logic::units::{Nanos, SECOND};
 use crate::logic::verdict::Broke;
 use crate::net::buffers::{Buffers, HEADROOM};
+use crate::net::connect::connect;
 use crate::net::pool::{IDLE_FOR_EFFECTS_NS, Lease, Pool};
 use crate::net::ring::{self, Cut, Stream, Watch};
 use crate::net::shard::Upstream;
@@ -19,8 +20,6 @@ use crate::wire::http1_chunked::Chunked;
 use crate::wire::http1_response::{BodyFraming, ResponseHead, RetryAfter, response_head};
 use crate::wire::http1_write::{ApiRequestWriter, Head, RequestTemplate, RequestWriter};
 use crate::wire::jsonrpc;
-use std::io;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -102,8 +101,8 @@ impl Ended {
 pub struct Place<'a> {
     /// The Endpoint.
     pub endpoint: &'a Endpoint,
-    /// Its addresses.
-    pub addresses: &'a [SocketAddr],
+    /// Which shard asks.
+    pub shard: usize,
     /// This shard's side of it.
     pub upstream: &'a Upstream,
     /// This shard's counters of it.
@@ -224,9 +223,9 @@ async fn checkout(
         }
         if let Some(slot) = pool.reserve() {
             // Boxed, like every wait that is rare: its state would make each connection's task larger.
-            let stream = Box::pin(connect(place, until_ns, *now_ns)).await?;
+            let (stream, address) = Box::pin(connect(place, until_ns, *now_ns)).await?;
             *now_ns = ring::now();
-            return Ok(slot.fill(stream, *now_ns, place.cells));
+            return Ok(slot.fill(stream, address, *now_ns, place.cells));
         }
         // All are open, and an idle one is of no use to this operation: a fresh one takes its place.
         if pool.evict_one() {
@@ -238,25 +237,6 @@ async fn checkout(
         }
         *now_ns = ring::now();
     }
-}
-
-async fn connect(place: &Place<'_>, until_ns: Nanos, now_ns: Nanos) -> Result<Stream, Reason> {
-    let until_ns = until_ns.min(now_ns.saturating_add(place.endpoint.connect_timeout_ns));
-    let mut reason = Reason::Dns;
-    let mut now_ns = now_ns;
-    for address in place.addresses {
-        let left_ns = until_ns.saturating_sub(now_ns);
-        if left_ns == 0 {
-            return Err(Reason::ConnectTimeout);
-        }
-        match Stream::connect(*address, left_ns).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => reason = Reason::ConnectTimeout,
-            Err(_) => reason = Reason::ConnectFailed,
-        }
-        now_ns = ring::now();
-    }
-    Err(reason)
 }
 
 /// How a conversation broke off.

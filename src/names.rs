@@ -1,0 +1,446 @@
+//! Where the host names of Endpoints are now: a thread of its own asks the DNS, and shards see only addresses.
+
+use crate::logic::names::{Family, HostName, TTL_MAX_NS, Told, is_localhost};
+use crate::logic::snapshot::Snapshot;
+use crate::logic::units::{MS, Nanos, SECOND};
+use crate::shared::snapshot_cell::{Live, World};
+use futures_util::future::{Either, select};
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
+use hickory_resolver::net::NetError;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::proto::op::Query;
+use hickory_resolver::proto::rr::{Name, RecordType};
+use hickory_resolver::{Hosts, Resolver, TokioResolver, system_conf};
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
+
+/// So long a start or a reload waits for the first look-ups.
+pub const FIRST_NS: Nanos = 2 * SECOND;
+/// One look-up of a name takes no longer.
+const LOOK_UP_NS: Nanos = 5 * SECOND;
+/// One question to one server takes no longer.
+const QUESTION_NS: Nanos = 2 * SECOND;
+/// Once one family of addresses is known, the other one is waited for so long: many networks lose its questions.
+const OTHER_FAMILY_NS: Nanos = SECOND;
+/// How often the files of the system are looked at.
+const FILES_NS: Nanos = SECOND;
+/// A look-up that never said anything is given up after so long.
+const LOST_NS: Nanos = 2 * LOOK_UP_NS;
+const HOSTS: &str = "/etc/hosts";
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// The thread that looks up; it ends with this.
+pub struct Names(UnboundedSender<Event>);
+
+/// Addresses by host name.
+type Table = HashMap<Box<str>, Vec<IpAddr>>;
+
+enum Event {
+    /// This Snapshot is about to be live: where are its hosts?
+    Ask(Arc<Snapshot>, mpsc::Sender<Table>),
+    /// What a look-up brought.
+    Found {
+        host: Box<str>,
+        generation: u64,
+        v6: Family,
+        v4: Family,
+    },
+    End,
+}
+
+impl Names {
+    /// Starts looking after the host names of whatever is live.
+    ///
+    /// # Errors
+    /// If the thread can't be had.
+    pub fn start(world: Arc<World>) -> io::Result<Names> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let (sender, events) = unbounded_channel();
+        let own = sender.clone();
+        std::thread::Builder::new().name("names".into()).spawn(move || {
+            let keeper = Keeper::new(world, own);
+            runtime.block_on(keeper.run(events));
+        })?;
+        Ok(Names(sender))
+    }
+
+    /// The addresses of each Endpoint of a Snapshot that is about to be live. Waits for names that are new, but not
+    /// for long; what is not known by then comes later.
+    pub fn addresses(&self, snapshot: &Arc<Snapshot>) -> Vec<Vec<SocketAddr>> {
+        let mut table = Table::new();
+        if snapshot.endpoints.iter().any(|endpoint| literal(&endpoint.url.host).is_none()) {
+            let (answer, answered) = mpsc::channel();
+            let _ = self.0.send(Event::Ask(snapshot.clone(), answer));
+            // The thread answers in time by itself; the slack is for a machine that is busy.
+            table = answered.recv_timeout(Duration::from_nanos(FIRST_NS + SECOND)).unwrap_or_default();
+        }
+        addresses(snapshot, |_, host| table.get(host).cloned().unwrap_or_default())
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        let _ = self.0.send(Event::End);
+    }
+}
+
+/// A host that is an address needs no look-up.
+fn literal(host: &str) -> Option<IpAddr> {
+    host.parse().ok()
+}
+
+/// The addresses of each Endpoint, by its position and host.
+fn addresses(snapshot: &Snapshot, of: impl Fn(usize, &str) -> Vec<IpAddr>) -> Vec<Vec<SocketAddr>> {
+    let endpoints = snapshot.endpoints.iter().enumerate();
+    let one = |(at, endpoint): (usize, &crate::logic::snapshot::Endpoint)| {
+        let url = &endpoint.url;
+        let found = literal(&url.host).map_or_else(|| of(at, &url.host), |address| vec![address]);
+        found.into_iter().map(|address| SocketAddr::new(address, url.port)).collect()
+    };
+    endpoints.map(one).collect()
+}
+
+/// One name in the thread's care.
+struct Kept {
+    name: HostName,
+    /// Endpoints that are there, for the log.
+    endpoints: String,
+    /// A look-up is under way since then.
+    since_ns: Option<Nanos>,
+}
+
+/// Somebody who waits.
+struct Asked {
+    snapshot: Arc<Snapshot>,
+    until_ns: Nanos,
+    answer: mpsc::Sender<Table>,
+}
+
+struct Keeper {
+    world: Arc<World>,
+    names: HashMap<Box<str>, Kept>,
+    asked: Vec<Asked>,
+    system: System,
+    followed: Option<Arc<Snapshot>>,
+    changed: bool,
+    files_ns: Nanos,
+    started: Instant,
+    events: UnboundedSender<Event>,
+}
+
+impl Keeper {
+    fn new(world: Arc<World>, events: UnboundedSender<Event>) -> Keeper {
+        let system = System::read(&world.live.load().snapshot.server.resolvers, 0);
+        Keeper {
+            world,
+            names: HashMap::new(),
+            asked: Vec::new(),
+            system,
+            followed: None,
+            changed: false,
+            files_ns: FILES_NS,
+            started: Instant::now(),
+            events,
+        }
+    }
+
+    fn now_ns(&self) -> Nanos {
+        self.started.elapsed().as_nanos() as Nanos
+    }
+
+    async fn run(mut self, mut events: UnboundedReceiver<Event>) {
+        loop {
+            let wait_ns = self.turn();
+            match timeout(Duration::from_nanos(wait_ns), events.recv()).await {
+                Ok(Some(Event::Ask(snapshot, answer))) => {
+                    self.reckon_with(&snapshot);
+                    self.asked.push(Asked { snapshot, until_ns: self.now_ns() + FIRST_NS, answer });
+                }
+                Ok(Some(Event::Found { host, generation, v6, v4 })) => {
+                    if generation == self.system.generation {
+                        self.found(&host, v6, v4);
+                    }
+                }
+                Ok(Some(Event::End) | None) => return,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Does what is due; says how long nothing will be.
+    fn turn(&mut self) -> Nanos {
+        self.follow();
+        if self.names.is_empty() && self.asked.is_empty() {
+            return TTL_MAX_NS;
+        }
+        let now_ns = self.now_ns();
+        if self.files_ns <= now_ns {
+            self.files_ns = now_ns + FILES_NS;
+            if self.system.is_old() {
+                let resolvers = self.system.resolvers.clone();
+                self.renew(&resolvers);
+            }
+        }
+        let due = |kept: &Kept| kept.since_ns.map_or(kept.name.due_ns(), |since_ns| since_ns + LOST_NS);
+        let ripe: Vec<Box<str>> =
+            self.names.iter().filter(|(_, kept)| due(kept) <= now_ns).map(|(host, _)| host.clone()).collect();
+        for host in ripe {
+            if self.names.get(&host).is_some_and(|kept| kept.since_ns.is_some()) {
+                self.found(&host, Family::Failed, Family::Failed);
+            } else {
+                self.look_up(host, now_ns);
+            }
+        }
+        self.publish();
+        self.answer(now_ns);
+        let next_ns = self.names.values().map(due).chain(self.asked.iter().map(|asked| asked.until_ns)).min();
+        next_ns.unwrap_or(u64::MAX).min(self.files_ns).saturating_sub(now_ns).max(MS)
+    }
+
+    /// After a reload: names that nobody uses any more are forgotten.
+    fn follow(&mut self) {
+        let live = self.world.live.load_full();
+        if self.followed.as_ref().is_some_and(|followed| Arc::ptr_eq(followed, &live.snapshot)) {
+            return;
+        }
+        self.followed = Some(live.snapshot.clone());
+        self.reckon_with(&live.snapshot);
+        let waited_for: Vec<Arc<Snapshot>> = self.asked.iter().map(|asked| asked.snapshot.clone()).collect();
+        let used = |host: &str| {
+            let mut snapshots = waited_for.iter().chain([&live.snapshot]);
+            snapshots.any(|snapshot| snapshot.endpoints.iter().any(|endpoint| *endpoint.url.host == *host))
+        };
+        self.names.retain(|host, _| used(host));
+        self.changed = true;
+    }
+
+    /// Takes the hosts and the DNS servers of a Snapshot.
+    fn reckon_with(&mut self, snapshot: &Snapshot) {
+        if self.system.resolvers != snapshot.server.resolvers {
+            self.renew(&snapshot.server.resolvers);
+        }
+        let mut endpoints: HashMap<&str, Vec<&str>> = HashMap::new();
+        for endpoint in snapshot.endpoints.iter().filter(|endpoint| literal(&endpoint.url.host).is_none()) {
+            endpoints.entry(&endpoint.url.host).or_default().push(&endpoint.id);
+        }
+        for (host, ids) in endpoints {
+            let endpoints = ids.join(",");
+            match self.names.get_mut(host) {
+                Some(kept) => kept.endpoints = endpoints,
+                None => {
+                    let kept = Kept { name: HostName::default(), endpoints, since_ns: None };
+                    self.names.insert(host.into(), kept);
+                }
+            }
+        }
+    }
+
+    /// Reads the system's files anew, and looks everything up again.
+    fn renew(&mut self, resolvers: &[SocketAddr]) {
+        self.system = System::read(resolvers, self.system.generation + 1);
+        for kept in self.names.values_mut() {
+            kept.since_ns = None;
+            kept.name.hurry();
+        }
+    }
+
+    fn look_up(&mut self, host: Box<str>, now_ns: Nanos) {
+        if let Some(kept) = self.names.get_mut(&host) {
+            kept.since_ns = Some(now_ns);
+        }
+        let name = Name::from_ascii(&host);
+        let (name, resolver) = match (name, &self.system.resolver) {
+            (Ok(name), Some(resolver)) => (name, resolver.clone()),
+            _ => return self.found(&host, Family::Failed, Family::Failed),
+        };
+        if let Some((v6, v4)) = self.system.at_home(&host, &name) {
+            return self.found(&host, v6, v4);
+        }
+        let (events, generation) = (self.events.clone(), self.system.generation);
+        tokio::spawn(async move {
+            let (v6, v4) = both(&resolver, name).await;
+            let _ = events.send(Event::Found { host, generation, v6, v4 });
+        });
+    }
+
+    fn found(&mut self, host: &str, v6: Family, v4: Family) {
+        let now_ns = self.now_ns();
+        let Some(kept) = self.names.get_mut(host) else { return };
+        kept.since_ns = None;
+        let known = [&v6, &v4].iter().any(|family| matches!(family, Family::Known(..)));
+        let nobody = [&v6, &v4].iter().any(|family| **family == Family::Failed);
+        let told = kept.name.feed(v6, v4, now_ns);
+        let cells = &self.world.live.load().counters.names;
+        if known {
+            cells.ok.add(1)
+        } else {
+            cells.failed.add(1)
+        }
+        self.changed |= known;
+        let endpoints = &kept.endpoints;
+        match told {
+            Told::Nothing => {}
+            Told::Failing => {
+                let reason = if nobody { "no answer from the DNS" } else { "the DNS knows no address of it" };
+                let left = kept.name.addresses().len();
+                tracing::warn!(endpoints, reason, addresses_kept = left, "a host name can't be looked up");
+            }
+            Told::Recovered => tracing::info!(endpoints, "a host name can be looked up again"),
+        }
+    }
+
+    /// Puts the addresses in place, if they are others than before.
+    fn publish(&mut self) {
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        let shards = self.world.shards;
+        let names = &self.names;
+        self.world.change(|before| {
+            let kept = |at: usize| before.addresses.get(at).into_iter().flatten().map(SocketAddr::ip).collect();
+            let known =
+                |host: &str| names.get(host).map(|kept| kept.name.addresses()).filter(|known| !known.is_empty());
+            let now = addresses(&before.snapshot, |at, host| known(host).unwrap_or_else(|| kept(at)));
+            (now != before.addresses).then(|| Live::new(before.snapshot.clone(), now, shards, Some(before)))
+        });
+    }
+
+    /// Answers who waits for names that have been looked up, or has waited long enough.
+    fn answer(&mut self, now_ns: Nanos) {
+        let names = &self.names;
+        self.asked.retain(|asked| {
+            let hosts = || asked.snapshot.endpoints.iter().filter_map(|endpoint| names.get(&endpoint.url.host));
+            if now_ns < asked.until_ns && hosts().any(|kept| !kept.name.asked()) {
+                return true;
+            }
+            let _ = asked.answer.send(names.iter().map(|(host, kept)| (host.clone(), kept.name.addresses())).collect());
+            false
+        });
+    }
+}
+
+/// What the system says about names: its files, and the servers to ask.
+struct System {
+    resolvers: Vec<SocketAddr>,
+    resolver: Option<Arc<TokioResolver>>,
+    hosts: Hosts,
+    stamps: [Stamp; 2],
+    /// What an older one brings does not count.
+    generation: u64,
+}
+
+/// By which a file is known to be another one: changed when, how large, which.
+type Stamp = Option<(i64, i64, u64, u64)>;
+
+fn stamp(path: &str) -> Stamp {
+    std::fs::metadata(path).ok().map(|file| (file.mtime(), file.mtime_nsec(), file.size(), file.ino()))
+}
+
+impl System {
+    fn read(resolvers: &[SocketAddr], generation: u64) -> System {
+        // Before reading: what changes meanwhile is read once more.
+        let stamps = [stamp(HOSTS), stamp(RESOLV_CONF)];
+        let resolver = resolver(resolvers);
+        if let Err(error) = &resolver {
+            tracing::error!(%error, "no DNS server can be asked");
+        }
+        System {
+            resolvers: resolvers.to_vec(),
+            resolver: resolver.ok().map(Arc::new),
+            hosts: Hosts::from_system().unwrap_or_default(),
+            stamps,
+            generation,
+        }
+    }
+
+    fn is_old(&self) -> bool {
+        self.stamps != [stamp(HOSTS), stamp(RESOLV_CONF)]
+    }
+
+    /// What needs no DNS: names in the hosts file, and this machine. They stay until the file changes.
+    fn at_home(&self, host: &str, name: &Name) -> Option<(Family, Family)> {
+        let family = |kind: RecordType| {
+            let found = self.hosts.lookup_static_host(&Query::query(name.clone(), kind))?;
+            let addresses = found.answers().iter().filter_map(|record| record.data.ip_addr()).collect();
+            Some(Family::Known(addresses, TTL_MAX_NS))
+        };
+        match (family(RecordType::AAAA), family(RecordType::A)) {
+            (None, None) if is_localhost(host) => {
+                let (v6, v4) = (IpAddr::from(Ipv6Addr::LOCALHOST), IpAddr::from(Ipv4Addr::LOCALHOST));
+                Some((Family::Known(vec![v6], TTL_MAX_NS), Family::Known(vec![v4], TTL_MAX_NS)))
+            }
+            (None, None) => None,
+            (v6, v4) => Some((v6.unwrap_or(Family::Nothing), v4.unwrap_or(Family::Nothing))),
+        }
+    }
+}
+
+/// A resolver with the system's settings, and these servers if any are named.
+fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
+    // Without a usable file a server on this machine is asked, as libc does.
+    let local =
+        || (ResolverConfig::from_name_servers(vec![server(([127, 0, 0, 1], 53).into())]), ResolverOpts::default());
+    let (mut config, mut options) = system_conf::read_system_conf().unwrap_or_else(|_| local());
+    if !servers.is_empty() {
+        config.name_servers = servers.iter().copied().map(server).collect();
+    }
+    // The TTL is looked after here, and an answer of the cache would be one that is over.
+    options.cache_size = 0;
+    options.use_hosts_file = ResolveHosts::Never;
+    options.timeout = options.timeout.min(Duration::from_nanos(QUESTION_NS));
+    Resolver::builder_with_config(config, TokioRuntimeProvider::default()).with_options(options).build()
+}
+
+fn server(address: SocketAddr) -> NameServerConfig {
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+        connection.port = address.port();
+        connection
+    });
+    NameServerConfig::new(address.ip(), true, connections.into())
+}
+
+/// Asks for both families at once.
+async fn both(resolver: &TokioResolver, name: Name) -> (Family, Family) {
+    let (v6, v4) = (one(resolver, name.clone(), RecordType::AAAA), one(resolver, name, RecordType::A));
+    match select(pin!(v6), pin!(v4)).await {
+        Either::Left((v6, v4)) => {
+            let v4 = other(&v6, v4).await;
+            (v6, v4)
+        }
+        Either::Right((v4, v6)) => {
+            let v6 = other(&v4, v6).await;
+            (v6, v4)
+        }
+    }
+}
+
+/// The second family, for which a first one that is known does not wait long.
+async fn other(first: &Family, second: impl Future<Output = Family>) -> Family {
+    match first {
+        Family::Known(..) => timeout(Duration::from_nanos(OTHER_FAMILY_NS), second).await.unwrap_or(Family::Failed),
+        _ => second.await,
+    }
+}
+
+async fn one(resolver: &TokioResolver, name: Name, kind: RecordType) -> Family {
+    match timeout(Duration::from_nanos(LOOK_UP_NS), resolver.lookup(name, kind)).await {
+        Ok(Ok(found)) => {
+            let addresses: Vec<IpAddr> = found.answers().iter().filter_map(|record| record.data.ip_addr()).collect();
+            // The names on the way to the addresses have a TTL too.
+            let ttl_s = found.answers().iter().map(|record| record.ttl).min().unwrap_or(0);
+            if addresses.is_empty() {
+                return Family::Nothing;
+            }
+            Family::Known(addresses, u64::from(ttl_s) * SECOND)
+        }
+        Ok(Err(error)) if error.is_no_records_found() => Family::Nothing,
+        _ => Family::Failed,
+    }
+}
