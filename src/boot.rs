@@ -5,7 +5,7 @@ use crate::config::resolve::{Resolved, resolve};
 use crate::host;
 use crate::logic::snapshot::{Driver, Snapshot};
 use crate::logic::versions;
-use crate::names::Names;
+use crate::names::{self, Names};
 use crate::net::ring::{self, Kind, Ring};
 use crate::net::shard;
 use crate::ops::{admin, incidents, log};
@@ -64,12 +64,9 @@ pub fn start(snapshot: Snapshot) -> Result<Running, Failure> {
     let listen = host::bind_all(&server.listen, shards).map_err(Failure)?;
     let admin_listener =
         TcpListener::bind(server.admin).map_err(|error| Failure(format!("admin {}: {error}", server.admin)))?;
-    let snapshot = Arc::new(snapshot);
-    let unknown = vec![Vec::new(); snapshot.endpoints.len()];
-    let world = World::new(Live::new(snapshot.clone(), unknown, shards, None), shards);
+    let known = names::without_asking(&snapshot);
+    let world = World::new(Live::new(snapshot, known, shards, None), shards);
     let names = Names::start(world.clone()).map_err(|error| Failure(format!("names: {error}")))?;
-    let addresses = names.addresses(&snapshot);
-    world.change(|before| Some(Live::new(snapshot, addresses, shards, Some(before))));
     let bound: Vec<SocketAddr> = listen.iter().filter_map(|(at, _)| *at).collect();
     let admin = admin_listener.local_addr().map_err(|error| Failure(format!("admin: {error}")))?;
     admin::start(admin_listener, world.clone(), ring::now).map_err(|error| Failure(format!("admin: {error}")))?;
@@ -211,7 +208,7 @@ pub fn reload(path: &str, running: &Running) -> Result<Vec<String>, Vec<String>>
     // Only a reload changes the Snapshot, and there is one at a time; addresses may change at any time.
     versions::carry_over(&before.snapshot, &mut snapshot);
     let snapshot = Arc::new(snapshot);
-    let addresses = names.addresses(&snapshot);
+    let addresses = names.addresses(&snapshot, &before);
     world.change(|before| Some(Live::new(snapshot, addresses, world.shards, Some(before))));
     Ok(lines)
 }

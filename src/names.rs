@@ -1,7 +1,7 @@
 //! Where the host names of Endpoints are now: a thread of its own asks the DNS, and shards see only addresses.
 
 use crate::logic::names::{Family, HostName, TTL_MAX_NS, Told, is_localhost};
-use crate::logic::snapshot::Snapshot;
+use crate::logic::snapshot::{Endpoint, Snapshot};
 use crate::logic::units::{MS, Nanos, SECOND};
 use crate::shared::snapshot_cell::{Live, World};
 use futures_util::future::{Either, select};
@@ -56,32 +56,45 @@ enum Event {
 }
 
 impl Names {
-    /// Starts looking after the host names of whatever is live.
+    /// Starts looking after the host names of whatever is live. When this returns, they have been looked up once, or
+    /// it took too long; then their addresses come later.
     ///
     /// # Errors
     /// If the thread can't be had.
     pub fn start(world: Arc<World>) -> io::Result<Names> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
         let (sender, events) = unbounded_channel();
-        let own = sender.clone();
+        let (own, live) = (sender.clone(), world.live.load_full());
         std::thread::Builder::new().name("names".into()).spawn(move || {
             let keeper = Keeper::new(world, own);
             runtime.block_on(keeper.run(events));
         })?;
-        Ok(Names(sender))
+        let names = Names(sender);
+        // Put in place by the thread itself: what comes from here might be older by then.
+        names.ask(&live.snapshot);
+        Ok(names)
     }
 
     /// The addresses of each Endpoint of a Snapshot that is about to be live. Waits for names that are new, but not
     /// for long; what is not known by then comes later.
-    pub fn addresses(&self, snapshot: &Arc<Snapshot>) -> Vec<Vec<SocketAddr>> {
-        let mut table = Table::new();
-        if snapshot.endpoints.iter().any(|endpoint| literal(&endpoint.url.host).is_none()) {
-            let (answer, answered) = mpsc::channel();
-            let _ = self.0.send(Event::Ask(snapshot.clone(), answer));
-            // The thread answers in time by itself; the slack is for a machine that is busy.
-            table = answered.recv_timeout(Duration::from_nanos(FIRST_NS + SECOND)).unwrap_or_default();
+    pub fn addresses(&self, snapshot: &Arc<Snapshot>, before: &Live) -> Vec<Vec<SocketAddr>> {
+        let table = self.ask(snapshot);
+        let known = |host: &str| table.get(host).cloned().filter(|known| !known.is_empty());
+        let kept = |host: &str| {
+            let at = before.snapshot.endpoints.iter().position(|endpoint| *endpoint.url.host == *host)?;
+            Some(before.addresses.get(at)?.iter().map(SocketAddr::ip).collect())
+        };
+        addresses(snapshot, |_, host| known(host).or_else(|| kept(host)).unwrap_or_default())
+    }
+
+    fn ask(&self, snapshot: &Arc<Snapshot>) -> Table {
+        if snapshot.endpoints.iter().all(|endpoint| literal(&endpoint.url.host).is_some()) {
+            return Table::new();
         }
-        addresses(snapshot, |_, host| table.get(host).cloned().unwrap_or_default())
+        let (answer, answered) = mpsc::channel();
+        let _ = self.0.send(Event::Ask(snapshot.clone(), answer));
+        // The thread answers in time by itself; the slack is for a machine that is busy.
+        answered.recv_timeout(Duration::from_nanos(FIRST_NS + SECOND)).unwrap_or_default()
     }
 }
 
@@ -96,10 +109,15 @@ fn literal(host: &str) -> Option<IpAddr> {
     host.parse().ok()
 }
 
+/// The addresses that are known without asking anybody.
+pub fn without_asking(snapshot: &Snapshot) -> Vec<Vec<SocketAddr>> {
+    addresses(snapshot, |_, _| Vec::new())
+}
+
 /// The addresses of each Endpoint, by its position and host.
 fn addresses(snapshot: &Snapshot, of: impl Fn(usize, &str) -> Vec<IpAddr>) -> Vec<Vec<SocketAddr>> {
     let endpoints = snapshot.endpoints.iter().enumerate();
-    let one = |(at, endpoint): (usize, &crate::logic::snapshot::Endpoint)| {
+    let one = |(at, endpoint): (usize, &Endpoint)| {
         let url = &endpoint.url;
         let found = literal(&url.host).map_or_else(|| of(at, &url.host), |address| vec![address]);
         found.into_iter().map(|address| SocketAddr::new(address, url.port)).collect()

@@ -10,6 +10,7 @@ mod gateway {
     mod client;
     mod coded;
     mod cors;
+    mod dns;
     mod envelope;
     mod explain;
     mod faults;
@@ -28,6 +29,7 @@ mod gateway {
     mod metrics;
     mod mixups;
     mod mixups_node;
+    mod names;
     mod operator;
     mod pairs;
     mod pool;
