@@ -1,6 +1,6 @@
 //! Where the host names of Endpoints are now: a thread of its own asks the DNS, and shards see only addresses.
 
-use crate::logic::names::{Family, HostName, TTL_MAX_NS, Told, is_localhost};
+use crate::logic::names::{Family, HostName, TTL_MAX_NS, Told, candidates, is_localhost, is_usable};
 use crate::logic::snapshot::{Endpoint, Snapshot};
 use crate::logic::units::{MS, Nanos, SECOND};
 use crate::shared::snapshot_cell::{Live, World};
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 /// So long a start or a reload waits for the first look-ups.
 pub const FIRST_NS: Nanos = 2 * SECOND;
-/// One look-up of a name takes no longer.
+/// One look-up of a host takes no longer.
 const LOOK_UP_NS: Nanos = 5 * SECOND;
 /// One question to one server takes no longer.
 const QUESTION_NS: Nanos = 2 * SECOND;
@@ -273,17 +273,16 @@ impl Keeper {
         if let Some(kept) = self.names.get_mut(&host) {
             kept.since_ns = Some(now_ns);
         }
-        let name = Name::from_ascii(&host);
-        let (name, resolver) = match (name, &self.system.resolver) {
-            (Ok(name), Some(resolver)) => (name, resolver.clone()),
-            _ => return self.found(&host, Family::Failed, Family::Failed),
-        };
-        if let Some((v6, v4)) = self.system.at_home(&host, &name) {
+        if let Some((v6, v4)) = self.system.at_home(&host) {
             return self.found(&host, v6, v4);
         }
+        let Some(resolver) = self.system.resolver.clone() else {
+            return self.found(&host, Family::Failed, Family::Failed);
+        };
         let (events, generation) = (self.events.clone(), self.system.generation);
         tokio::spawn(async move {
-            let (v6, v4) = both(&resolver, name).await;
+            let whole = timeout(Duration::from_nanos(LOOK_UP_NS), resolver.addresses(&host)).await;
+            let (v6, v4) = whole.unwrap_or((Family::Failed, Family::Failed));
             let _ = events.send(Event::Found { host, generation, v6, v4 });
         });
     }
@@ -347,7 +346,7 @@ impl Keeper {
 /// What the system says about names: its files, and the servers to ask.
 struct System {
     resolvers: Vec<SocketAddr>,
-    resolver: Option<Arc<TokioResolver>>,
+    resolver: Option<Arc<Questions>>,
     hosts: Hosts,
     stamps: [Stamp; 2],
     /// What an older one brings does not count.
@@ -365,7 +364,7 @@ impl System {
     fn read(resolvers: &[SocketAddr], generation: u64) -> System {
         // Before reading: what changes meanwhile is read once more.
         let stamps = [stamp(HOSTS), stamp(RESOLV_CONF)];
-        let resolver = resolver(resolvers);
+        let resolver = Questions::to(resolvers);
         if let Err(error) = &resolver {
             tracing::error!(%error, "no DNS server can be asked");
         }
@@ -383,7 +382,8 @@ impl System {
     }
 
     /// What needs no DNS: names in the hosts file, and this machine. They stay until the file changes.
-    fn at_home(&self, host: &str, name: &Name) -> Option<(Family, Family)> {
+    fn at_home(&self, host: &str) -> Option<(Family, Family)> {
+        let name = Name::from_ascii(host).ok()?;
         let family = |kind: RecordType| {
             let found = self.hosts.lookup_static_host(&Query::query(name.clone(), kind))?;
             let addresses = found.answers().iter().filter_map(|record| record.data.ip_addr()).collect();
@@ -400,20 +400,51 @@ impl System {
     }
 }
 
-/// A resolver with the system's settings, and these servers if any are named.
-fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
-    // Without a usable file a server on this machine is asked, as libc does.
-    let local =
-        || (ResolverConfig::from_name_servers(vec![server(([127, 0, 0, 1], 53).into())]), ResolverOpts::default());
-    let (mut config, mut options) = system_conf::read_system_conf().unwrap_or_else(|_| local());
-    if !servers.is_empty() {
-        config.name_servers = servers.iter().copied().map(server).collect();
+/// Asks DNS servers, with the system's settings.
+struct Questions {
+    resolver: TokioResolver,
+    search: Vec<String>,
+    ndots: usize,
+}
+
+impl Questions {
+    /// To these servers, or else to those of the system.
+    fn to(servers: &[SocketAddr]) -> Result<Questions, NetError> {
+        // Without a usable file a server on this machine is asked, as libc does.
+        let here = || ResolverConfig::from_name_servers(vec![server(([127, 0, 0, 1], 53).into())]);
+        let system = system_conf::read_system_conf();
+        let (mut config, mut options) = system.unwrap_or_else(|_| (here(), ResolverOpts::default()));
+        if !servers.is_empty() {
+            config.name_servers = servers.iter().copied().map(server).collect();
+        }
+        let (search, ndots) = (config.search.iter().map(Name::to_ascii).collect(), options.ndots);
+        // The TTL is looked after here, and an answer of the cache would be one that is over.
+        options.cache_size = 0;
+        options.use_hosts_file = ResolveHosts::Never;
+        options.timeout = options.timeout.min(Duration::from_nanos(QUESTION_NS));
+        let builder = Resolver::builder_with_config(config, TokioRuntimeProvider::default());
+        Ok(Questions { resolver: builder.with_options(options).build()?, search, ndots })
     }
-    // The TTL is looked after here, and an answer of the cache would be one that is over.
-    options.cache_size = 0;
-    options.use_hosts_file = ResolveHosts::Never;
-    options.timeout = options.timeout.min(Duration::from_nanos(QUESTION_NS));
-    Resolver::builder_with_config(config, TokioRuntimeProvider::default()).with_options(options).build()
+
+    /// The addresses of a host: of the first candidate that has any. The families of one host are never taken from
+    /// two names. Where nobody can say whether the host exists as it is written, no other one takes its place.
+    async fn addresses(&self, host: &str) -> (Family, Family) {
+        let mut failed = false;
+        for (name, as_written) in candidates(host, self.ndots, &self.search) {
+            // Too long with its domain: no such name.
+            let Ok(name) = Name::from_ascii(&name) else { continue };
+            let (v6, v4) = both(&self.resolver, name).await;
+            match (&v6, &v4) {
+                (Family::Known(..), _) | (_, Family::Known(..)) => return (v6, v4),
+                (Family::Failed, _) | (_, Family::Failed) => failed = true,
+                (Family::Nothing, Family::Nothing) => {}
+            }
+            if failed && as_written {
+                break;
+            }
+        }
+        if failed { (Family::Failed, Family::Failed) } else { (Family::Nothing, Family::Nothing) }
+    }
 }
 
 fn server(address: SocketAddr) -> NameServerConfig {
@@ -448,9 +479,10 @@ async fn other(first: &Family, second: impl Future<Output = Family>) -> Family {
 }
 
 async fn one(resolver: &TokioResolver, name: Name, kind: RecordType) -> Family {
-    match timeout(Duration::from_nanos(LOOK_UP_NS), resolver.lookup(name, kind)).await {
-        Ok(Ok(found)) => {
-            let addresses: Vec<IpAddr> = found.answers().iter().filter_map(|record| record.data.ip_addr()).collect();
+    match resolver.lookup(name, kind).await {
+        Ok(found) => {
+            let addresses = found.answers().iter().filter_map(|record| record.data.ip_addr());
+            let addresses: Vec<IpAddr> = addresses.filter(is_usable).collect();
             // The names on the way to the addresses have a TTL too.
             let ttl_s = found.answers().iter().map(|record| record.ttl).min().unwrap_or(0);
             if addresses.is_empty() {
@@ -458,7 +490,7 @@ async fn one(resolver: &TokioResolver, name: Name, kind: RecordType) -> Family {
             }
             Family::Known(addresses, u64::from(ttl_s) * SECOND)
         }
-        Ok(Err(error)) if error.is_no_records_found() => Family::Nothing,
-        _ => Family::Failed,
+        Err(error) if error.is_no_records_found() => Family::Nothing,
+        Err(_) => Family::Failed,
     }
 }

@@ -12,6 +12,9 @@ pub const RETRY_FIRST_NS: Nanos = SECOND;
 /// this.
 pub const RETRY_MAX_NS: Nanos = 30 * SECOND;
 
+/// Of more addresses in one family the rest is left out.
+pub const ADDRESSES_MAX: usize = 64;
+
 /// What a look-up brought for one family of addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Family {
@@ -81,6 +84,7 @@ impl HostName {
                     // Servers turn their answers round: the same set is the same list here.
                     addresses.sort_unstable();
                     addresses.dedup();
+                    addresses.truncate(ADDRESSES_MAX);
                     *own = addresses;
                 }
                 Family::Nothing => own.clear(),
@@ -97,6 +101,30 @@ impl HostName {
         let longest = self.v6.len().max(self.v4.len());
         (0..longest).flat_map(|at| self.v6.get(at).into_iter().chain(self.v4.get(at))).copied().collect()
     }
+}
+
+/// Whether an Endpoint can be at an address: none of those that stand for no host (sinkholes say them, and some
+/// systems take them for this machine) or for many.
+pub fn is_usable(address: &IpAddr) -> bool {
+    let v4 = match address.to_canonical() {
+        IpAddr::V4(v4) => !v4.is_broadcast(),
+        IpAddr::V6(_) => true,
+    };
+    v4 && !address.to_canonical().is_unspecified() && !address.to_canonical().is_multicast()
+}
+
+/// The names that are asked for, as the system's `search` and `ndots` want it, each with whether it is the host as
+/// written. A dot at the end, or `ndots` dots, put that one first.
+pub fn candidates(host: &str, ndots: usize, search: &[String]) -> Vec<(String, bool)> {
+    if host.ends_with('.') {
+        return vec![(host.to_owned(), true)];
+    }
+    let as_written = (format!("{host}."), true);
+    let domains = search.iter().map(|domain| domain.trim_matches('.')).filter(|domain| !domain.is_empty());
+    let mut names: Vec<_> = domains.map(|domain| (format!("{host}.{domain}."), false)).collect();
+    let first = host.matches('.').count() >= ndots;
+    names.insert(if first { 0 } else { names.len() }, as_written);
+    names
 }
 
 /// Whether a name is this machine by definition (RFC 6761, section 6.3).
@@ -174,6 +202,38 @@ mod tests {
         assert_eq!(name.due_ns(), RETRY_MAX_NS);
         name.feed(known(&["::1"], 5), Family::Nothing, 0);
         assert_eq!(waits(&mut name)[..2], [1, 2]);
+    }
+
+    #[test]
+    fn names_are_tried_as_the_system_wants_it() {
+        let search = ["svc.local".to_owned(), "corp.".to_owned(), ".".to_owned()];
+        let shown = |host: &str, ndots: usize| -> Vec<String> {
+            let names = candidates(host, ndots, &search);
+            assert_eq!(names.iter().filter(|(_, as_written)| *as_written).count(), 1);
+            names.into_iter().map(|(name, as_written)| if as_written { format!("!{name}") } else { name }).collect()
+        };
+        assert_eq!(shown("a.b", 1), ["!a.b.", "a.b.svc.local.", "a.b.corp."]);
+        assert_eq!(shown("a", 1), ["a.svc.local.", "a.corp.", "!a."]);
+        assert_eq!(shown("a.b.c", 5), ["a.b.c.svc.local.", "a.b.c.corp.", "!a.b.c."]);
+        assert_eq!(shown("a.", 5), ["!a."]);
+    }
+
+    #[test]
+    fn addresses_of_nobody_and_of_many_are_not_used() {
+        for text in ["0.0.0.0", "::", "::ffff:0.0.0.0", "255.255.255.255", "224.0.0.1", "ff02::1"] {
+            assert!(!is_usable(&text.parse().unwrap()), "{text}");
+        }
+        for text in ["127.0.0.1", "::1", "10.0.0.1", "2001:db8::1"] {
+            assert!(is_usable(&text.parse().unwrap()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_flood_of_addresses_is_cut() {
+        let mut name = HostName::default();
+        let many = (0..10_000u32).map(|at| IpAddr::from((at + 1).to_be_bytes())).collect();
+        name.feed(Family::Nothing, Family::Known(many, SECOND), 0);
+        assert_eq!(name.addresses().len(), ADDRESSES_MAX);
     }
 
     #[test]
