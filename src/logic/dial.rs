@@ -38,8 +38,8 @@ impl Dial {
         self.failed.retain(|(failed, _)| *failed != address);
     }
 
-    /// None could be made.
-    pub fn failed(&mut self, address: SocketAddr, now_ns: Nanos) {
+    /// None could be made: others come first from now on.
+    pub fn avoid(&mut self, address: SocketAddr, now_ns: Nanos) {
         self.worked(address);
         self.failed.push((address, now_ns));
     }
@@ -79,10 +79,10 @@ mod tests {
     #[test]
     fn what_failed_comes_last_until_it_works_or_time_has_passed() {
         let mut dial = Dial::default();
-        dial.failed(address(0), 5);
-        dial.failed(address(2), 7);
+        dial.avoid(address(0), 5);
+        dial.avoid(address(2), 7);
         assert_eq!(order(&mut dial, 3, 0, 8), [1, 0, 2], "the oldest failure before the newer one");
-        dial.failed(address(0), 9);
+        dial.avoid(address(0), 9);
         assert_eq!(order(&mut dial, 3, 0, 10), [1, 2, 0]);
         assert_eq!(order(&mut dial, 3, 0, 7 + AVOID_NS), [2, 1, 0]);
         dial.worked(address(0));
@@ -93,7 +93,7 @@ mod tests {
     fn all_failed_are_all_tried_and_what_left_is_forgotten() {
         let mut dial = Dial::default();
         for last in 0..3 {
-            dial.failed(address(last), 1);
+            dial.avoid(address(last), 1);
         }
         assert_eq!(order(&mut dial, 3, 1, 2), [0, 1, 2]);
         order(&mut dial, 2, 0, 3);

@@ -30,7 +30,7 @@ pub async fn connect(place: &Place<'_>, until_ns: Nanos, now_ns: Nanos) -> Resul
             Err(_) => reason = Reason::ConnectFailed,
         }
         now_ns = ring::now();
-        pool.dial.borrow_mut().failed(*address, now_ns);
+        pool.dial.borrow_mut().avoid(*address, now_ns);
     }
     Err(reason)
 }
