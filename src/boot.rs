@@ -5,7 +5,7 @@ use crate::config::resolve::{Resolved, resolve};
 use crate::host;
 use crate::logic::snapshot::{Driver, Snapshot};
 use crate::logic::versions;
-use crate::names::{self, Names};
+use crate::names::keeper::{self, Names};
 use crate::net::ring::{self, Kind, Ring};
 use crate::net::shard;
 use crate::ops::{admin, incidents, log};
@@ -64,7 +64,7 @@ pub fn start(snapshot: Snapshot) -> Result<Running, Failure> {
     let listen = host::bind_all(&server.listen, shards).map_err(Failure)?;
     let admin_listener =
         TcpListener::bind(server.admin).map_err(|error| Failure(format!("admin {}: {error}", server.admin)))?;
-    let known = names::without_asking(&snapshot);
+    let known = keeper::without_asking(&snapshot);
     let world = World::new(Live::new(snapshot, known, shards, None), shards);
     let names = Names::start(world.clone()).map_err(|error| Failure(format!("names: {error}")))?;
     let bound: Vec<SocketAddr> = listen.iter().filter_map(|(at, _)| *at).collect();

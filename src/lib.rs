@@ -137,7 +137,11 @@ pub mod ops {
 
 pub mod boot;
 pub mod host;
-pub mod names;
+/// Rank 2. The DNS: where the host names of Endpoints are now.
+pub mod names {
+    pub mod keeper;
+    mod system;
+}
 /// Rank 3. `ringway demo`: simulated nodes and a Gateway in one process.
 pub mod demo {
     mod answers;

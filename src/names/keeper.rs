@@ -1,21 +1,13 @@
 //! Where the host names of Endpoints are now: a thread of its own asks the DNS, and shards see only addresses.
 
-use crate::logic::names::{Family, HostName, TTL_MAX_NS, Told, candidates, is_localhost, is_usable};
+use crate::logic::names::{Family, HostName, TTL_MAX_NS, Told};
 use crate::logic::snapshot::{Endpoint, Snapshot};
 use crate::logic::units::{MS, Nanos, SECOND};
+use crate::names::system::System;
 use crate::shared::snapshot_cell::{Live, World};
-use futures_util::future::{Either, select};
-use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
-use hickory_resolver::net::NetError;
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::proto::op::Query;
-use hickory_resolver::proto::rr::{Name, RecordType};
-use hickory_resolver::{Hosts, Resolver, TokioResolver, system_conf};
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::unix::fs::MetadataExt;
-use std::pin::pin;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -25,16 +17,10 @@ use tokio::time::timeout;
 pub const FIRST_NS: Nanos = 2 * SECOND;
 /// One look-up of a host takes no longer.
 const LOOK_UP_NS: Nanos = 5 * SECOND;
-/// One question to one server takes no longer.
-const QUESTION_NS: Nanos = 2 * SECOND;
-/// Once one family of addresses is known, the other one is waited for so long: many networks lose its questions.
-const OTHER_FAMILY_NS: Nanos = SECOND;
 /// How often the files of the system are looked at.
 const FILES_NS: Nanos = SECOND;
 /// A look-up that never said anything is given up after so long.
 const LOST_NS: Nanos = 2 * LOOK_UP_NS;
-const HOSTS: &str = "/etc/hosts";
-const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// The thread that looks up; it ends with this.
 pub struct Names(UnboundedSender<Event>);
@@ -340,157 +326,5 @@ impl Keeper {
             let _ = asked.answer.send(names.iter().map(|(host, kept)| (host.clone(), kept.name.addresses())).collect());
             false
         });
-    }
-}
-
-/// What the system says about names: its files, and the servers to ask.
-struct System {
-    resolvers: Vec<SocketAddr>,
-    resolver: Option<Arc<Questions>>,
-    hosts: Hosts,
-    stamps: [Stamp; 2],
-    /// What an older one brings does not count.
-    generation: u64,
-}
-
-/// By which a file is known to be another one: changed when, how large, which.
-type Stamp = Option<(i64, i64, u64, u64)>;
-
-fn stamp(path: &str) -> Stamp {
-    std::fs::metadata(path).ok().map(|file| (file.mtime(), file.mtime_nsec(), file.size(), file.ino()))
-}
-
-impl System {
-    fn read(resolvers: &[SocketAddr], generation: u64) -> System {
-        // Before reading: what changes meanwhile is read once more.
-        let stamps = [stamp(HOSTS), stamp(RESOLV_CONF)];
-        let resolver = Questions::to(resolvers);
-        if let Err(error) = &resolver {
-            tracing::error!(%error, "no DNS server can be asked");
-        }
-        System {
-            resolvers: resolvers.to_vec(),
-            resolver: resolver.ok().map(Arc::new),
-            hosts: Hosts::from_system().unwrap_or_default(),
-            stamps,
-            generation,
-        }
-    }
-
-    fn is_old(&self) -> bool {
-        self.stamps != [stamp(HOSTS), stamp(RESOLV_CONF)]
-    }
-
-    /// What needs no DNS: names in the hosts file, and this machine. They stay until the file changes.
-    fn at_home(&self, host: &str) -> Option<(Family, Family)> {
-        let name = Name::from_ascii(host).ok()?;
-        let family = |kind: RecordType| {
-            let found = self.hosts.lookup_static_host(&Query::query(name.clone(), kind))?;
-            let addresses = found.answers().iter().filter_map(|record| record.data.ip_addr()).collect();
-            Some(Family::Known(addresses, TTL_MAX_NS))
-        };
-        match (family(RecordType::AAAA), family(RecordType::A)) {
-            (None, None) if is_localhost(host) => {
-                let (v6, v4) = (IpAddr::from(Ipv6Addr::LOCALHOST), IpAddr::from(Ipv4Addr::LOCALHOST));
-                Some((Family::Known(vec![v6], TTL_MAX_NS), Family::Known(vec![v4], TTL_MAX_NS)))
-            }
-            (None, None) => None,
-            (v6, v4) => Some((v6.unwrap_or(Family::Nothing), v4.unwrap_or(Family::Nothing))),
-        }
-    }
-}
-
-/// Asks DNS servers, with the system's settings.
-struct Questions {
-    resolver: TokioResolver,
-    search: Vec<String>,
-    ndots: usize,
-}
-
-impl Questions {
-    /// To these servers, or else to those of the system.
-    fn to(servers: &[SocketAddr]) -> Result<Questions, NetError> {
-        // Without a usable file a server on this machine is asked, as libc does.
-        let here = || ResolverConfig::from_name_servers(vec![server(([127, 0, 0, 1], 53).into())]);
-        let system = system_conf::read_system_conf();
-        let (mut config, mut options) = system.unwrap_or_else(|_| (here(), ResolverOpts::default()));
-        if !servers.is_empty() {
-            config.name_servers = servers.iter().copied().map(server).collect();
-        }
-        let (search, ndots) = (config.search.iter().map(Name::to_ascii).collect(), options.ndots);
-        // The TTL is looked after here, and an answer of the cache would be one that is over.
-        options.cache_size = 0;
-        options.use_hosts_file = ResolveHosts::Never;
-        options.timeout = options.timeout.min(Duration::from_nanos(QUESTION_NS));
-        let builder = Resolver::builder_with_config(config, TokioRuntimeProvider::default());
-        Ok(Questions { resolver: builder.with_options(options).build()?, search, ndots })
-    }
-
-    /// The addresses of a host: of the first candidate that has any. The families of one host are never taken from
-    /// two names. Where nobody can say whether the host exists as it is written, no other one takes its place.
-    async fn addresses(&self, host: &str) -> (Family, Family) {
-        let mut failed = false;
-        for (name, as_written) in candidates(host, self.ndots, &self.search) {
-            // Too long with its domain: no such name.
-            let Ok(name) = Name::from_ascii(&name) else { continue };
-            let (v6, v4) = both(&self.resolver, name).await;
-            match (&v6, &v4) {
-                (Family::Known(..), _) | (_, Family::Known(..)) => return (v6, v4),
-                (Family::Failed, _) | (_, Family::Failed) => failed = true,
-                (Family::Nothing, Family::Nothing) => {}
-            }
-            if failed && as_written {
-                break;
-            }
-        }
-        if failed { (Family::Failed, Family::Failed) } else { (Family::Nothing, Family::Nothing) }
-    }
-}
-
-fn server(address: SocketAddr) -> NameServerConfig {
-    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
-        connection.port = address.port();
-        connection
-    });
-    NameServerConfig::new(address.ip(), true, connections.into())
-}
-
-/// Asks for both families at once.
-async fn both(resolver: &TokioResolver, name: Name) -> (Family, Family) {
-    let (v6, v4) = (one(resolver, name.clone(), RecordType::AAAA), one(resolver, name, RecordType::A));
-    match select(pin!(v6), pin!(v4)).await {
-        Either::Left((v6, v4)) => {
-            let v4 = other(&v6, v4).await;
-            (v6, v4)
-        }
-        Either::Right((v4, v6)) => {
-            let v6 = other(&v4, v6).await;
-            (v6, v4)
-        }
-    }
-}
-
-/// The second family, for which a first one that is known does not wait long.
-async fn other(first: &Family, second: impl Future<Output = Family>) -> Family {
-    match first {
-        Family::Known(..) => timeout(Duration::from_nanos(OTHER_FAMILY_NS), second).await.unwrap_or(Family::Failed),
-        _ => second.await,
-    }
-}
-
-async fn one(resolver: &TokioResolver, name: Name, kind: RecordType) -> Family {
-    match resolver.lookup(name, kind).await {
-        Ok(found) => {
-            let addresses = found.answers().iter().filter_map(|record| record.data.ip_addr());
-            let addresses: Vec<IpAddr> = addresses.filter(is_usable).collect();
-            // The names on the way to the addresses have a TTL too.
-            let ttl_s = found.answers().iter().map(|record| record.ttl).min().unwrap_or(0);
-            if addresses.is_empty() {
-                return Family::Nothing;
-            }
-            Family::Known(addresses, u64::from(ttl_s) * SECOND)
-        }
-        Err(error) if error.is_no_records_found() => Family::Nothing,
-        Err(_) => Family::Failed,
     }
 }
