@@ -7,15 +7,17 @@ use crate::host;
 use crate::logic::open_files::OpenFiles;
 use crate::logic::snapshot::{Driver, Endpoint, Listen, Snapshot};
 use crate::logic::versions;
+use crate::names::keeper::{self, Names};
 use crate::net::ring::{self, Kind, Ring};
 use crate::net::shard;
 use crate::ops::{admin, incidents, log};
 use crate::shared::snapshot_cell::{Live, Phase, World};
 use crate::wire::tls_config;
+use rustls::ServerConfig;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::io;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -74,6 +76,7 @@ pub struct Running {
     pub admin: SocketAddr,
     /// What its shards run on.
     pub driver: Kind,
+    names: Names,
     shards: Vec<std::thread::JoinHandle<()>>,
 }
 
@@ -90,9 +93,10 @@ pub fn start(snapshot: Snapshot) -> Result<Running, Failure> {
     let listen = host::bind_all(&server.listen, shards).map_err(Failure)?;
     let admin_listener =
         TcpListener::bind(server.admin).map_err(|error| Failure(format!("admin {}: {error}", server.admin)))?;
-    let addresses = resolve_names(&snapshot, None);
-    let live = with_tls(Live::new(snapshot, addresses, shards, None), None).map_err(Failure)?;
-    let world = World::new(live, shards);
+    let known = keeper::without_asking(&snapshot);
+    let tls = serving_tls(&snapshot, None).map_err(Failure)?;
+    let world = World::new(Live { tls, ..Live::new(snapshot, known, shards, None) }, shards);
+    let names = Names::start(world.clone()).map_err(|error| Failure(format!("names: {error}")))?;
     let bound: Vec<Listen> = listen.iter().map(|(at, _)| at.clone()).collect();
     let admin = admin_listener.local_addr().map_err(|error| Failure(format!("admin: {error}")))?;
     admin::start(admin_listener, world.clone(), ring::now).map_err(|error| Failure(format!("admin: {error}")))?;
@@ -127,7 +131,8 @@ pub fn start(snapshot: Snapshot) -> Result<Running, Failure> {
         Listen::Unix(path) => (listen.clone(), host::inode_of(path)),
         Listen::Tcp(_) => (listen.clone(), 0),
     });
-    let running = Running { world, files: files.collect(), listen: bound, admin, driver, shards: threads };
+    let files = files.collect();
+    let running = Running { world, files, listen: bound, admin, driver, names, shards: threads };
     running.wait_until_accepting();
     Ok(running)
 }
@@ -184,7 +189,7 @@ pub fn serve(path: &str) -> Result<u8, Failure> {
     announce(&running, server.driver);
     loop {
         match signals.wait(|| running.lost_a_shard()) {
-            Asked::Reload => match reload(path, &running.world) {
+            Asked::Reload => match reload(path, &running) {
                 Ok(warnings) => {
                     warnings.iter().for_each(|line| tracing::warn!("{line}"));
                     tracing::info!(file = path, "reloaded");
@@ -226,36 +231,37 @@ fn leave(running: Running) -> Result<u8, Failure> {
 ///
 /// # Errors
 /// What is wrong; then nothing has changed.
-pub fn reload(path: &str, world: &World) -> Result<Vec<String>, Vec<String>> {
+pub fn reload(path: &str, running: &Running) -> Result<Vec<String>, Vec<String>> {
     let resolved = read(path).map_err(|failure| vec![failure.0])?;
     let (lines, faulty) = report(path, &resolved);
     let Some(mut snapshot) = resolved.snapshot.filter(|_| !faulty) else { return Err(lines) };
+    let Running { world, names, .. } = running;
     let before = world.live.load_full();
     let restart = before.snapshot.server.needs_restart(&snapshot.server);
     if !restart.is_empty() {
         let refused = |key| format!("{path}: server.{key}: can't be changed by a reload; restart, or put it back");
         return Err(restart.into_iter().map(refused).collect());
     }
+    // Only a reload changes the Snapshot, and there is one at a time; addresses may change at any time.
     versions::carry_over(&before.snapshot, &mut snapshot);
-    let addresses = resolve_names(&snapshot, Some(&before));
-    let live = Live::new(snapshot, addresses, world.shards, Some(&before));
-    let live = with_tls(live, Some(&before)).map_err(|why| vec![format!("{path}: {why}")])?;
-    world.live.store(Arc::new(live));
+    let tls = serving_tls(&snapshot, Some(&before)).map_err(|why| vec![format!("{path}: {why}")])?;
+    let snapshot = Arc::new(snapshot);
+    let addresses = names.addresses(&snapshot, &before);
+    world.change(|before| Some(Live { tls, ..Live::new(snapshot, addresses, world.shards, Some(before)) }));
     Ok(lines)
 }
 
-/// Adds TLS towards callers, if the Snapshot has it. Sessions of before can be taken up again, unless somebody else
+/// TLS towards callers, if the Snapshot has it. Sessions of before can be taken up again, unless somebody else
 /// decides now who may call: a ticket stands for a certificate that was looked at then.
-fn with_tls(live: Live, before: Option<&Live>) -> Result<Live, String> {
-    let Some(tls) = &live.snapshot.server.tls else { return Ok(live) };
+fn serving_tls(snapshot: &Snapshot, before: Option<&Live>) -> Result<Option<Arc<ServerConfig>>, String> {
+    let Some(tls) = &snapshot.server.tls else { return Ok(None) };
     let same_callers = |before: &&Live| {
         before.snapshot.server.tls.as_ref().is_some_and(|before| before.client_roots == tls.client_roots)
     };
     let kept = before.filter(same_callers).and_then(|before| before.tls.as_ref()).map(|tls| tls.ticketer.clone());
     let tickets = kept.map_or_else(tls_config::tickets, Ok);
     let config = tickets.and_then(|tickets| tls_config::server(tls, tickets));
-    let config = config.map_err(|error| format!("server.tls: {error}"))?;
-    Ok(Live { tls: Some(config), ..live })
+    config.map(Some).map_err(|error| format!("server.tls: {error}"))
 }
 
 fn announce(running: &Running, wanted: Driver) {
@@ -308,29 +314,6 @@ fn choose_driver(wanted: Driver) -> Result<Kind, Failure> {
             }
         },
     }
-}
-
-/// The addresses of all Endpoints, looked up before any shard sees them: a shard never waits for DNS. A
-/// failed look-up keeps what `before` had.
-fn resolve_names(snapshot: &Snapshot, before: Option<&Live>) -> Vec<Vec<SocketAddr>> {
-    let look_up = |endpoint: &Endpoint| {
-        let found = (&*endpoint.url.host, endpoint.url.port).to_socket_addrs();
-        match found {
-            Ok(addresses) => addresses.collect(),
-            Err(error) => {
-                tracing::warn!(endpoint = %endpoint.id, %error, "its host name is unknown");
-                let same = |before: &&Live| {
-                    let old = before.endpoint(&endpoint.id).map(|at| &before.snapshot.endpoints[at].url);
-                    old.is_some_and(|old| old.host == endpoint.url.host && old.port == endpoint.url.port)
-                };
-                let kept = before
-                    .filter(same)
-                    .and_then(|before| Some(before.addresses[before.endpoint(&endpoint.id)?].clone()));
-                kept.unwrap_or_default()
-            }
-        }
-    };
-    snapshot.endpoints.iter().map(look_up).collect()
 }
 
 /// SIGTERM, SIGINT and SIGHUP.

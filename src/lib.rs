@@ -23,6 +23,7 @@
 //! | 2 | `net` | ring, sockets, clock |
 //! | 2 | `ops` | people: admin port, metrics, log |
 //! | 2 | `host` | what this machine offers: CPUs, limits, sockets to listen on |
+//! | 2 | `names` | the DNS: where host names are now |
 //! | 3 | `boot`, `demo` | everything: they decide what exists |
 
 /// Rank 0. Decisions: no clock, fd, thread, atomic, async, unsafe or heap allocation per Call.
@@ -33,6 +34,7 @@ pub mod logic {
     pub mod cidr;
     pub mod circuit;
     pub mod cors;
+    pub mod dial;
     pub mod doubt;
     pub mod explain;
     pub mod failover;
@@ -40,6 +42,7 @@ pub mod logic {
     pub mod forwarded;
     pub mod limiter;
     pub mod methods;
+    pub mod names;
     pub mod open_files;
     pub mod rest;
     pub mod routing;
@@ -117,6 +120,7 @@ pub mod net {
     pub mod client_http;
     pub mod client_tron;
     pub mod coded;
+    pub mod connect;
     pub mod exchange;
     pub mod inbox;
     pub mod link;
@@ -143,6 +147,11 @@ pub mod ops {
 
 pub mod boot;
 pub mod host;
+/// Rank 2. The DNS: where the host names of Endpoints are now.
+pub mod names {
+    pub mod keeper;
+    mod system;
+}
 /// Rank 3. `ringway demo`: simulated nodes and a Gateway in one process.
 pub mod demo {
     mod answers;

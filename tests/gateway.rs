@@ -11,6 +11,7 @@ mod gateway {
     mod coded;
     mod coded_answers;
     mod cors;
+    mod dns;
     mod envelope;
     mod explain;
     mod faults;
@@ -30,6 +31,7 @@ mod gateway {
     mod metrics;
     mod mixups;
     mod mixups_node;
+    mod names;
     mod open_files;
     mod operator;
     mod pairs;

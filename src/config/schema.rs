@@ -115,6 +115,7 @@ const SERVER: &[Key] = &[
     key("trusted_proxies", Texts, NONE),
     key("explain", Choice(&["off", "trusted", "all"], &[]), Lit::Text("trusted")),
     key("explain_from", Texts, NONE),
+    key("resolvers", Texts, NONE),
     key("compression", Flag, Lit::Flag(false)),
     key("max_connections", Count(1, MANY), Lit::Count(100_000)),
     key("max_header_bytes", Size(1), Lit::Text("16KiB")),

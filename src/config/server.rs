@@ -6,7 +6,7 @@ use super::tls::{self, Files};
 use crate::logic::cidr::Cidr;
 use crate::logic::snapshot::{ATTEMPTS_MAX, CircuitRule, Driver, Explain, Listen, LogFormat, LogLevel, Secret, Server};
 use crate::logic::units::{MILLION, show_duration};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Reads everything that is not about one chain.
 pub(super) fn server(top: &View<'_>, files: Files<'_>, faults: &mut Faults<'_>) -> Server {
@@ -35,6 +35,7 @@ pub(super) fn server(top: &View<'_>, files: Files<'_>, faults: &mut Faults<'_>) 
         tls: tls::listen(&server, files, faults),
         proxy_protocol: proxy_protocol(&server, faults),
         trusted_proxies: ranges(&server, "trusted_proxies", faults),
+        resolvers: resolvers(&server, faults),
         compression: server.flag("compression"),
         max_connections: server.count("max_connections"),
         max_header_bytes: server.count("max_header_bytes"),
@@ -99,6 +100,27 @@ fn ranges(server: &View<'_>, name: &str, faults: &mut Faults<'_>) -> Vec<Cidr> {
     }
     ranges
 }
+
+/// The DNS servers that are asked.
+fn resolvers(server: &View<'_>, faults: &mut Faults<'_>) -> Vec<SocketAddr> {
+    let path = server.path_of("resolvers");
+    let mut resolvers = Vec::new();
+    for (position, typed) in server.texts("resolvers").iter().enumerate() {
+        let alone = || typed.text.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, DNS_PORT));
+        match typed.text.parse::<SocketAddr>().ok().or_else(alone).filter(|address| address.port() != 0) {
+            Some(address) if resolvers.contains(&address) => {
+                faults.fault(typed.at, format!("{path}[{position}]"), "is listed twice; remove one of the two");
+            }
+            Some(address) => resolvers.push(address),
+            None => faults.fault(typed.at, format!("{path}[{position}]"), RESOLVER),
+        }
+    }
+    resolvers
+}
+
+/// Where DNS servers listen (RFC 1035, section 4.2).
+const DNS_PORT: u16 = 53;
+const RESOLVER: &str = "must be the IP address of a DNS server, with a port if it is not 53, like \"10.0.0.2\", \"127.0.0.1:5353\" or \"[::1]:5353\"";
 
 const RANGE: &str =
     "must be an address or a range with no bits behind its prefix, like \"10.0.0.0/8\" or \"2001:db8::/32\"";
@@ -231,11 +253,14 @@ mod tests {
     #[test]
     fn what_is_typed_counts() {
         let typed = "listen = [\"[::1]:0\", \"0.0.0.0:80\"]\nadmin = \"0.0.0.0:81\"\nadmin_token = \"${KEY}\"\nmetrics_public = true\n\
+                     resolvers = [\"127.0.0.1:5353\", \"10.0.0.2\", \"::1\"]\n\
                      driver = \"epoll\"\nmax_headers = 256\nmax_request_bytes = \"2KiB\"\nidle_timeout = \"250ms\"\n\
                      [log]\nformat = \"json\"\nlevel = \"trace\"\n[failsafe]\nmax_attempts = 3";
         let server = sound(&with("shards = 2", typed)).server;
         assert_eq!(server.listen.len(), 2);
         assert_eq!(server.admin_token.as_ref().map(Secret::reveal), Some("s3cret-of-env"));
+        let resolvers: Vec<String> = server.resolvers.iter().map(ToString::to_string).collect();
+        assert_eq!(resolvers, ["127.0.0.1:5353", "10.0.0.2:53", "[::1]:53"]);
         assert_eq!((server.metrics_public, server.driver, server.max_headers), (true, Driver::Epoll, 256));
         assert_eq!((server.max_request_bytes, server.idle_timeout_ns), (2 << 10, 250 * MS));
         assert_eq!((server.log_format, server.log_level, server.max_attempts), (LogFormat::Json, LogLevel::Trace, 3));
@@ -251,6 +276,9 @@ mod tests {
             ("listen = [«\"unix:\"]", "server.listen[0]", "an absolute path"),
             ("listen = [\"unix:/r\", «\"unix:/r\"]", "server.listen[1]", "listed twice"),
             ("listen = [\"127.0.0.1:1\", «\"127.0.0.1:1\"]", "server.listen[1]", "listed twice"),
+            ("resolvers = [«\"dns.example\"]", "server.resolvers[0]", "IP address of a DNS server"),
+            ("resolvers = [\"::1\", «\"127.0.0.1:0\"]", "server.resolvers[1]", "IP address of a DNS server"),
+            ("resolvers = [\"10.0.0.2\", «\"10.0.0.2:53\"]", "server.resolvers[1]", "listed twice"),
             ("admin = «\"nowhere\"", "server.admin", "IP address and a port"),
             ("admin = «\"127.0.0.1:8545\"", "server.admin", "address of its own"),
         ];

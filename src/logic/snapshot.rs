@@ -148,6 +148,8 @@ pub struct Server {
     pub proxy_protocol: bool,
     /// Whose `X-Forwarded-For`, and whose PROXY header, is believed.
     pub trusted_proxies: Vec<Cidr>,
+    /// DNS servers that are asked in place of those of `/etc/resolv.conf`.
+    pub resolvers: Vec<SocketAddr>,
     /// Large answers go out in gzip to clients that take it.
     pub compression: bool,
     /// Client connections, all shards together.
@@ -479,6 +481,7 @@ pub(super) mod tests {
             tls: None,
             proxy_protocol: false,
             trusted_proxies: Vec::new(),
+            resolvers: Vec::new(),
             compression: false,
             max_connections: 100,
             max_header_bytes: 16_384,
@@ -556,7 +559,7 @@ pub(super) mod tests {
     fn only_what_is_made_once_needs_a_restart() {
         let now = server();
         assert!(now.needs_restart(&now.clone()).is_empty());
-        assert!(now.needs_restart(&Server { max_batch: 7, max_attempts: 9, ..server() }).is_empty());
+        assert!(now.needs_restart(&Server { max_batch: 7, resolvers: vec![server().admin], ..server() }).is_empty());
         let moved: SocketAddr = ([127, 0, 0, 1], 9).into();
         for (key, other) in [
             ("listen", Server { listen: vec![Listen::Tcp(moved)], ..server() }),

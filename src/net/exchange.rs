@@ -312,7 +312,7 @@ pub fn place(context: Context<'_>, endpoint: EndpointIx) -> Place<'_> {
     let at = usize::from(endpoint.0);
     Place {
         endpoint: &current.live.snapshot.endpoints[at],
-        addresses: &current.live.addresses[at],
+        shard: shard.index,
         upstream: &current.upstreams[at],
         cells: shard.endpoint_cells(&current.live, at),
         buffers: &shard.buffers,

@@ -1,11 +1,13 @@
 //! The connections of one shard to one Endpoint: last in, first out, and poisoned when dropped.
 
+use crate::logic::dial::Dial;
 use crate::logic::snapshot::Endpoint;
 use crate::logic::units::Nanos;
 use crate::net::link::Link;
 use crate::shared::counters::EndpointCells;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
@@ -20,10 +22,14 @@ pub struct Pool {
     idle_timeout_ns: Nanos,
     max_age_ns: Nanos,
     waiting: RefCell<VecDeque<Rc<Waiting>>>,
+    addresses: RefCell<Vec<SocketAddr>>,
+    /// Which address is tried first.
+    pub dial: RefCell<Dial>,
 }
 
 struct Idle {
     stream: Link,
+    address: SocketAddr,
     since_ns: Nanos,
     born_ns: Nanos,
 }
@@ -33,6 +39,7 @@ struct Idle {
 pub struct Lease {
     pool: Rc<Pool>,
     stream: Option<Link>,
+    address: SocketAddr,
     born_ns: Nanos,
     /// Whether it carried something before.
     pub reused: bool,
@@ -54,7 +61,29 @@ impl Pool {
             idle_timeout_ns: endpoint.idle_timeout_ns,
             max_age_ns: endpoint.max_age_ns,
             waiting: RefCell::default(),
+            addresses: RefCell::default(),
+            dial: RefCell::default(),
         })
+    }
+
+    /// Where the Endpoint is now.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.addresses.borrow().clone()
+    }
+
+    /// The Endpoint is at these addresses now. Connections to others finish what they carry, and are closed.
+    pub fn leads_to(&self, addresses: &[SocketAddr]) {
+        if *self.addresses.borrow() == addresses {
+            return;
+        }
+        *self.addresses.borrow_mut() = addresses.to_vec();
+        let idle = self.idle.take();
+        let (kept, gone): (Vec<Idle>, Vec<Idle>) = idle.into_iter().partition(|one| addresses.contains(&one.address));
+        *self.idle.borrow_mut() = kept;
+        for one in gone {
+            drop(one);
+            self.freed();
+        }
     }
 
     /// Connections that are open now.
@@ -76,6 +105,7 @@ impl Pool {
                 return Some(Lease {
                     pool: self.clone(),
                     stream: Some(idle.stream),
+                    address: idle.address,
                     born_ns: idle.born_ns,
                     reused: true,
                 });
@@ -186,10 +216,10 @@ impl Drop for Turn<'_> {
 
 impl Slot {
     /// Turns the right into a connection.
-    pub fn fill(mut self, stream: Link, now_ns: Nanos, cells: &EndpointCells) -> Lease {
+    pub fn fill(mut self, stream: Link, address: SocketAddr, now_ns: Nanos, cells: &EndpointCells) -> Lease {
         cells.connected.add(1);
         self.filled = true;
-        Lease { pool: self.pool.clone(), stream: Some(stream), born_ns: now_ns, reused: false }
+        Lease { pool: self.pool.clone(), stream: Some(stream), address, born_ns: now_ns, reused: false }
     }
 }
 
@@ -207,11 +237,20 @@ impl Lease {
         self.stream.as_mut().expect("a lease holds its stream until it is given back")
     }
 
-    /// Returns the connection after a clean, fully read, keep-alive response.
+    /// Returns the connection after a clean, fully read, keep-alive response. One to an address that the Endpoint
+    /// has left is closed.
     pub fn give_back(mut self, now_ns: Nanos) {
+        if !self.pool.addresses.borrow().contains(&self.address) {
+            return;
+        }
         if let Some(stream) = self.stream.take() {
             stream.disarm();
-            self.pool.idle.borrow_mut().push(Idle { stream, since_ns: now_ns, born_ns: self.born_ns });
+            self.pool.idle.borrow_mut().push(Idle {
+                stream,
+                address: self.address,
+                since_ns: now_ns,
+                born_ns: self.born_ns,
+            });
             self.pool.wake_one();
         }
     }

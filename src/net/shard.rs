@@ -95,17 +95,15 @@ impl Current {
             let (endpoint, before) = (&live.snapshot.endpoints[at], before?);
             let old = before.live.endpoint(&endpoint.id)?;
             let same = before.live.snapshot.endpoints[old].is_reached_like(endpoint);
-            same.then(|| (&before.upstreams[old], before.live.addresses[old] == live.addresses[at]))
+            same.then(|| &before.upstreams[old])
         };
         let upstream = |(at, endpoint)| {
             let same = same(at);
-            let pool = same.filter(|(_, same_addresses)| *same_addresses).map(|(old, _)| old.pool.clone());
-            Upstream {
-                pool: pool.unwrap_or_else(|| Pool::new(endpoint, shards)),
-                template: upstream::template(endpoint),
-                // Kept: it remembers sessions that can be taken up again.
-                tls: same.map_or_else(|| ClientTls::of(endpoint), |(old, _)| old.tls.clone()),
-            }
+            let pool = same.map_or_else(|| Pool::new(endpoint, shards), |old| old.pool.clone());
+            pool.leads_to(live.addresses.get(at).map_or(&[], |addresses| addresses));
+            // Kept: it remembers sessions that can be taken up again.
+            let tls = same.map_or_else(|| ClientTls::of(endpoint), |old| old.tls.clone());
+            Upstream { pool, template: upstream::template(endpoint), tls }
         };
         let upstreams = live.snapshot.endpoints.iter().enumerate().map(upstream).collect();
         Current { entrances: Entrances::new(&live.snapshot.gateways), live, upstreams }

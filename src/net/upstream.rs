@@ -9,6 +9,7 @@ use crate::logic::units::{Nanos, SECOND};
 use crate::logic::verdict::Broke;
 use crate::net::buffers::{Buffers, HEADROOM};
 use crate::net::coded::TURN_STEPS;
+use crate::net::connect::connect;
 use crate::net::link::Link;
 use crate::net::pool::{IDLE_FOR_EFFECTS_NS, Lease, Pool};
 use crate::net::ring::{self, Cut, Watch};
@@ -22,7 +23,6 @@ use crate::wire::http1_chunked::Chunked;
 use crate::wire::http1_response::{BodyFraming, ResponseHead, RetryAfter, response_head};
 use crate::wire::http1_write::{ApiRequestWriter, Head, RequestTemplate, RequestWriter};
 use crate::wire::jsonrpc;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -106,8 +106,8 @@ impl Ended {
 pub struct Place<'a> {
     /// The Endpoint.
     pub endpoint: &'a Endpoint,
-    /// Its addresses.
-    pub addresses: &'a [SocketAddr],
+    /// Which shard asks.
+    pub shard: usize,
     /// This shard's side of it.
     pub upstream: &'a Upstream,
     /// This shard's counters of it.
@@ -228,9 +228,9 @@ async fn checkout(
         }
         if let Some(slot) = pool.reserve() {
             // Boxed, like every wait that is rare: its state would make each connection's task larger.
-            let stream = Box::pin(connect(place, until_ns, *now_ns)).await?;
+            let (stream, address) = Box::pin(connect(place, until_ns, *now_ns)).await?;
             *now_ns = ring::now();
-            return Ok(slot.fill(stream, *now_ns, place.cells));
+            return Ok(slot.fill(stream, address, *now_ns, place.cells));
         }
         // All are open, and an idle one is of no use to this operation: a fresh one takes its place.
         if pool.evict_one() {
@@ -242,38 +242,6 @@ async fn checkout(
         }
         *now_ns = ring::now();
     }
-}
-
-async fn connect(place: &Place<'_>, until_ns: Nanos, now_ns: Nanos) -> Result<Link, Reason> {
-    let until_ns = until_ns.min(now_ns.saturating_add(place.endpoint.connect_timeout_ns));
-    let tls = place.upstream.tls.as_ref();
-    if place.endpoint.url.https && tls.is_none() {
-        // Never in plain text instead.
-        return Err(Reason::TlsFailed);
-    }
-    let mut reason = Reason::Dns;
-    let mut now_ns = now_ns;
-    for address in place.addresses {
-        if until_ns <= now_ns {
-            return Err(Reason::ConnectTimeout);
-        }
-        match Link::connect(*address, tls, until_ns, now_ns).await {
-            Ok(link) => {
-                if let Some(resumed) = link.resumed() {
-                    place.cells.handshakes.made(resumed);
-                }
-                return Ok(link);
-            }
-            Err(why) => {
-                if why.is_of_tls() {
-                    place.cells.handshakes.failed.add(1);
-                }
-                reason = why;
-            }
-        }
-        now_ns = ring::now();
-    }
-    Err(reason)
 }
 
 /// How a conversation broke off.

@@ -244,6 +244,11 @@ fn process(out: &mut String, live: &Live, memory: &Memory) {
     }
     family(out, "ringway_task_panics_total", "counter", "Tasks that panicked; each cost its connection, and is a bug.");
     let _ = writeln!(out, "ringway_task_panics_total {}", sum(|shard| &shard.panics));
+    family(out, "ringway_dns_lookups_total", "counter", "Look-ups of the host names of Endpoints.");
+    let names = &live.counters.names;
+    for (outcome, count) in [("ok", names.ok.get()), ("failed", names.failed.get())] {
+        let _ = writeln!(out, "ringway_dns_lookups_total{{outcome=\"{outcome}\"}} {count}");
+    }
     family(out, "ringway_log_dropped_total", "counter", "Lines about Circuits and rests that the log had no room for.");
     let _ = writeln!(out, "ringway_log_dropped_total {}", live.board.journal().dropped());
     family(out, "ringway_build_info", "gauge", "Always 1; the labels say what runs.");

@@ -225,6 +225,15 @@ impl ShardCells {
     }
 }
 
+/// Counts of look-ups of host names; the thread that looks up is their one writer.
+#[derive(Debug, Default)]
+pub struct NameCells {
+    /// Look-ups that brought addresses.
+    pub ok: Cell,
+    /// Look-ups that brought none, whatever the reason.
+    pub failed: Cell,
+}
+
 /// One thing's cells for each shard, each on lines of its own.
 pub type PerShard<T> = Box<[CachePadded<T>]>;
 
@@ -235,6 +244,8 @@ pub struct Counters {
     pub routes: Vec<Vec<Arc<PerShard<RouteCells>>>>,
     /// By Endpoint.
     pub endpoints: Vec<Arc<PerShard<EndpointCells>>>,
+    /// Of the process.
+    pub names: Arc<NameCells>,
     /// By shard.
     pub shards: Arc<PerShard<ShardCells>>,
 }

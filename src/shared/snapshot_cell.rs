@@ -9,14 +9,14 @@ use crate::shared::memory::Memory;
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A Snapshot and everything that is indexed by it.
 #[derive(Debug)]
 pub struct Live {
     /// The configuration.
-    pub snapshot: Snapshot,
-    /// Addresses of each Endpoint, resolved before the shards see them; empty = the name is unknown.
+    pub snapshot: Arc<Snapshot>,
+    /// Addresses of each Endpoint in a stable order, looked up off the shards; empty = the name is unknown.
     pub addresses: Vec<Vec<SocketAddr>>,
     /// TLS towards callers, if it is on: one for all shards, so that each takes up the sessions of the others.
     pub tls: Option<Arc<ServerConfig>>,
@@ -29,7 +29,13 @@ pub struct Live {
 impl Live {
     /// Puts a Snapshot to work. What `before` had and the new one keeps goes on: counters of Routes and
     /// Endpoints with the same ids, budgets too, and Circuits of Endpoints that are still at the same host and port.
-    pub fn new(snapshot: Snapshot, addresses: Vec<Vec<SocketAddr>>, shards: usize, before: Option<&Live>) -> Live {
+    pub fn new(
+        snapshot: impl Into<Arc<Snapshot>>,
+        addresses: Vec<Vec<SocketAddr>>,
+        shards: usize,
+        before: Option<&Live>,
+    ) -> Live {
+        let snapshot = snapshot.into();
         let kept = snapshot.endpoints.iter().map(|endpoint| before.and_then(|before| before.endpoint(&endpoint.id)));
         let kept: Vec<Option<(usize, &Live)>> = kept.map(|at| at.zip(before)).collect();
         let journal = before.map_or_else(Arc::default, |before| before.board.journal().clone());
@@ -49,9 +55,11 @@ impl Live {
         let counters = Counters {
             routes: snapshot.gateways.iter().map(|gateway| route_cells(gateway, shards, before)).collect(),
             endpoints: endpoints.collect(),
+            names: before.map_or_else(Arc::default, |before| before.counters.names.clone()),
             shards: before.map_or_else(|| counters::shard_cells(shards), |before| before.counters.shards.clone()),
         };
-        Live { snapshot, addresses, tls: None, board, counters }
+        let tls = before.and_then(|before| before.tls.clone());
+        Live { snapshot, addresses, tls, board, counters }
     }
 
     /// Where an Endpoint with this id is.
@@ -127,6 +135,7 @@ pub struct World {
     pub shards: usize,
     /// What large bodies take.
     pub memory: Memory,
+    changing: Mutex<()>,
 }
 
 impl World {
@@ -137,6 +146,19 @@ impl World {
             lifecycle: Lifecycle::default(),
             shards,
             memory: Memory::new(shards),
+            changing: Mutex::default(),
         })
+    }
+
+    /// Puts in place what `next` makes of what is live; with `None` nothing changes. One at a time, so that a
+    /// reload and new addresses never undo each other. Says whether anything changed.
+    pub fn change(&self, next: impl FnOnce(&Live) -> Option<Live>) -> bool {
+        let _alone = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = next(&self.live.load());
+        let changed = next.is_some();
+        if let Some(next) = next {
+            self.live.store(Arc::new(next));
+        }
+        changed
     }
 }

@@ -7,7 +7,7 @@ pub const FILE_LINES_MAX: usize = 600;
 pub const FUNCTION_LINES_MAX: usize = 70;
 
 /// Rooms and their ranks; imports go strictly down. `demo` starts what `boot` builds, and `main` both.
-const RANKS: [(&str, u8); 10] = [
+const RANKS: [(&str, u8); 11] = [
     ("logic", 0),
     ("wire", 1),
     ("shared", 1),
@@ -15,6 +15,7 @@ const RANKS: [(&str, u8); 10] = [
     ("net", 2),
     ("ops", 2),
     ("host", 2),
+    ("names", 2),
     ("boot", 3),
     ("demo", 4),
     ("main", 5),

@@ -41,8 +41,13 @@ const ATOMICS: &[(&str, &str, &str)] = &[
     ("src/shared/counters.rs", "pub struct Cell(AtomicU64);", "per Call, by the one shard that owns its lines"),
     ("src/shared/journal.rs", "dropped: AtomicU64,", "on transitions, when the journal is full"),
     ("src/shared/journal.rs", "waiting: ArrayQueue<Incident>,", "on transitions of a Circuit"),
+    ("src/shared/snapshot_cell.rs", "changing: Mutex<()>,", "on a reload or new addresses, by no shard"),
     ("src/shared/snapshot_cell.rs", "pub struct Lifecycle(AtomicU64);", "twice, on the way out"),
-    ("src/shared/snapshot_cell.rs", "pub type SnapshotCell = ArcSwap<Live>;", "on a reload; read once a tick"),
+    (
+        "src/shared/snapshot_cell.rs",
+        "pub type SnapshotCell = ArcSwap<Live>;",
+        "on a reload or new addresses; read once a tick",
+    ),
     (
         "src/wire/tls_config.rs",
         "static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();",
@@ -118,7 +123,7 @@ const TOUCHES: &[(&str, &str, &str)] = &[
     (
         "src/net/shard.rs",
         "let fresh = Current::new(self.world.live.load_full(), self.world.shards, Some(&before));",
-        "shared, per reload",
+        "shared, per reload or new addresses",
     ),
     ("src/net/shard.rs", "self.cells(&self.current().live).accepting.set(0);", "own, once on the way out"),
     ("src/net/shard.rs", "self.cells(&self.current().live).panics.add(1);", "own, per panic"),
@@ -148,7 +153,7 @@ const TOUCHES: &[(&str, &str, &str)] = &[
         "shard.cells(&current.live).proxy_refused.add(1);",
         "own, per connection without its PROXY header",
     ),
-    ("src/net/upstream.rs", "place.cells.handshakes.failed.add(1);", "own, per TLS handshake that came to nothing"),
+    ("src/net/connect.rs", "place.cells.handshakes.failed.add(1);", "own, per TLS handshake that came to nothing"),
 ];
 
 /// Lines of code with one of these words, blanks evened out.

@@ -225,7 +225,20 @@ impl Upstream {
 
     /// Starts one that sends something on each new connection before it is asked.
     pub fn greeting(greeting: &[u8], script: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Upstream {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Upstream::serving(TcpListener::bind("127.0.0.1:0").unwrap(), greeting, script)
+    }
+
+    /// Starts one at an address that is bound already, which answers everything with this result.
+    pub fn on(listener: TcpListener, result: &'static str) -> Upstream {
+        Upstream::serving(listener, b"", move |seen| Reply::result(seen, result))
+    }
+
+    /// Starts one at an address that is bound already.
+    pub fn serving(
+        listener: TcpListener,
+        greeting: &[u8],
+        script: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+    ) -> Upstream {
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             record: Mutex::default(),
@@ -485,8 +498,13 @@ pub struct FullPort {
 impl FullPort {
     /// Fills one.
     pub fn new() -> FullPort {
+        FullPort::at(SocketAddr::from(([127, 0, 0, 1], 0)))
+    }
+
+    /// Fills this one.
+    pub fn at(at: SocketAddr) -> FullPort {
         let held = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-        held.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        held.bind(&at.into()).unwrap();
         held.listen(0).unwrap();
         let address = held.local_addr().unwrap().as_socket().unwrap();
         let mut queue = Vec::new();
