@@ -57,6 +57,7 @@ pub mod wire {
     pub mod hex;
     pub mod http1;
     pub mod http1_chunked;
+    pub mod http1_glimpse;
     pub mod http1_request;
     pub mod http1_response;
     pub mod http1_target;
@@ -106,6 +107,7 @@ pub mod config {
 /// Rank 2. The kernel: everything that waits.
 pub mod net {
     pub mod buffers;
+    pub mod client_batch;
     pub mod client_head;
     pub mod client_http;
     pub mod client_tron;

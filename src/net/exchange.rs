@@ -63,6 +63,25 @@ pub enum Answer {
     Abandoned,
 }
 
+impl Answer {
+    /// Bytes of it that a node sent.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Answer::Node { value, .. } => value.len(),
+            Answer::Verbatim { body, .. } => body.len(),
+            Answer::Fault { .. } | Answer::Silent | Answer::Abandoned => 0,
+        }
+    }
+
+    /// The buffer that a node's answer came in.
+    pub fn into_buf(self) -> Option<Vec<u8>> {
+        match self {
+            Answer::Node { buf, .. } | Answer::Verbatim { buf, .. } => Some(buf),
+            Answer::Fault { .. } | Answer::Silent | Answer::Abandoned => None,
+        }
+    }
+}
+
 /// What the caller wants of a node.
 #[derive(Clone, Copy)]
 pub enum Ask<'a> {
@@ -152,6 +171,14 @@ pub fn invalid(context: Context<'_>, fault: Fault) -> Answer {
     let gateway = &context.current.live.snapshot.gateways[usize::from(context.gateway.0)];
     let other = gateway.table(&context.current.live.snapshot.methods).other();
     refuse(context, gateway, other, false, fault)
+}
+
+/// Counts and answers a Call that is not let in.
+pub fn turned_away(context: Context<'_>, ask: Ask<'_>, fault: Fault) -> Answer {
+    let snapshot = &context.current.live.snapshot;
+    let gateway = &snapshot.gateways[usize::from(context.gateway.0)];
+    let method = gateway.table(&snapshot.methods).find(ask.method());
+    refuse(context, gateway, method, ask.is_notification(), fault)
 }
 
 fn refuse(context: Context<'_>, gateway: &Gateway, method: MethodId, notification: bool, fault: Fault) -> Answer {
