@@ -1,7 +1,7 @@
 //! From a configuration file to a running gateway: the only file that knows all rooms.
 
 use crate::config::fault::Severity;
-use crate::config::resolve::{Resolved, resolve};
+use crate::config::resolve::{Resolved, resolve_bytes};
 use crate::host;
 use crate::logic::snapshot::{Driver, Endpoint, Snapshot};
 use crate::logic::versions;
@@ -26,8 +26,8 @@ pub struct Failure(pub String);
 /// # Errors
 /// If the file can't be read.
 pub fn read(path: &str) -> Result<Resolved, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| Failure(format!("{path}: {error}")))?;
-    Ok(resolve(&text, &|name| std::env::var(name).ok()))
+    let bytes = std::fs::read(path).map_err(|error| Failure(format!("{path}: {error}")))?;
+    Ok(resolve_bytes(&bytes, &|name| std::env::var(name).ok()))
 }
 
 /// The lines that tell what is wrong with a file, and whether anything is.
@@ -192,14 +192,14 @@ fn leave(running: Running) -> Result<u8, Failure> {
 /// # Errors
 /// What is wrong; then nothing has changed.
 pub fn reload(path: &str, world: &World) -> Result<Vec<String>, Vec<String>> {
-    let resolved = read(path).map_err(|failure| vec![failure.0])?;
+    let mut resolved = read(path).map_err(|failure| vec![failure.0])?;
     let (lines, faulty) = report(path, &resolved);
-    let Some(mut snapshot) = resolved.snapshot.filter(|_| !faulty) else { return Err(lines) };
+    let Some(mut snapshot) = resolved.snapshot.take().filter(|_| !faulty) else { return Err(lines) };
     let before = world.live.load_full();
     let restart = before.snapshot.server.needs_restart(&snapshot.server);
     if !restart.is_empty() {
-        let refused = |key| format!("{path}: server.{key}: can't be changed by a reload; restart, or put it back");
-        return Err(restart.into_iter().map(refused).collect());
+        let refused = resolved.only_by_restart(&restart);
+        return Err(refused.iter().map(|fault| fault.shown(path).to_string()).collect());
     }
     versions::carry_over(&before.snapshot, &mut snapshot);
     let addresses = resolve_names(&snapshot, Some(&before));

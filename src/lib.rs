@@ -91,6 +91,7 @@ pub mod shared {
 pub mod config {
     mod check;
     mod endpoint;
+    mod family;
     pub mod fault;
     mod file;
     mod gateway;

@@ -72,8 +72,10 @@ impl<'t> Faults<'t> {
     /// Something that TOML itself does not allow.
     pub(super) fn syntax(&mut self, at: usize, text: String) {
         let (line, column) = self.position(at);
-        // The parser recovers by guessing, so a second fault on the line is about the guess.
-        if self.syntax_lines.insert(line) {
+        // The parser recovers by guessing, so a second fault on the line is about the guess. And what it takes for
+        // the rest of a list that was never closed seems to lack commas, line by line.
+        let follows = text.starts_with("missing comma") && self.syntax_lines.contains(&(line - 1));
+        if self.syntax_lines.insert(line) && !follows {
             self.add(ConfigFault { severity: Severity::Fault, line, column, path: "toml".to_owned(), text });
         }
     }
@@ -90,9 +92,11 @@ impl<'t> Faults<'t> {
         }
     }
 
-    /// Something that is allowed and probably not meant.
+    /// Something that is allowed and probably not meant: not told of a file that could not be read whole.
     pub(super) fn warn(&mut self, at: usize, path: impl Into<String>, text: impl Into<String>) {
-        self.put(Severity::Warning, at, path.into(), text.into());
+        if self.syntax_lines.is_empty() {
+            self.put(Severity::Warning, at, path.into(), text.into());
+        }
     }
 
     /// Whether the file can't be used.
@@ -112,6 +116,17 @@ impl<'t> Faults<'t> {
         self.position(at).0
     }
 
+    /// Line and column of a byte offset, from 1.
+    pub(super) fn position(&self, at: usize) -> (usize, usize) {
+        let at = at.min(self.text.len());
+        let line = self.line_starts.partition_point(|start| *start <= at).max(1);
+        let start = self.line_starts.get(line - 1).copied().unwrap_or(0);
+        let before = self.text.as_bytes().get(start..at).unwrap_or_default();
+        // Characters, not bytes: every byte that does not continue one.
+        let column = before.iter().filter(|byte| **byte & 0xC0 != 0x80).count() + 1;
+        (line, column)
+    }
+
     fn put(&mut self, severity: Severity, at: usize, path: String, text: String) {
         let (line, column) = self.position(at);
         if !self.syntax_lines.contains(&line) {
@@ -124,16 +139,6 @@ impl<'t> Faults<'t> {
         if self.list.len() < FAULTS_MAX || (fault.severity == Severity::Fault && !self.any()) {
             self.list.push(fault);
         }
-    }
-
-    fn position(&self, at: usize) -> (usize, usize) {
-        let at = at.min(self.text.len());
-        let line = self.line_starts.partition_point(|start| *start <= at).max(1);
-        let start = self.line_starts.get(line - 1).copied().unwrap_or(0);
-        let before = self.text.as_bytes().get(start..at).unwrap_or_default();
-        // Characters, not bytes: every byte that does not continue one.
-        let column = before.iter().filter(|byte| **byte & 0xC0 != 0x80).count() + 1;
-        (line, column)
     }
 }
 

@@ -167,6 +167,9 @@ pub struct Server {
     pub max_attempts: u8,
 }
 
+/// Keys of `[server]` that a reload can't change.
+pub const RESTART_KEYS: [&str; 5] = ["listen", "admin", "shards", "driver", "max_connections"];
+
 impl Server {
     /// Whether a caller at this address is told how its Call was decided, if it asks.
     /// `None` = nobody knows who it is.
@@ -182,13 +185,13 @@ impl Server {
     /// The keys that differ and need a restart: sockets, threads and rings are made once.
     pub fn needs_restart(&self, other: &Server) -> Vec<&'static str> {
         let differs = [
-            ("listen", self.listen != other.listen),
-            ("admin", self.admin != other.admin),
-            ("shards", self.shards != other.shards),
-            ("driver", self.driver != other.driver),
-            ("max_connections", self.max_connections != other.max_connections),
+            self.listen != other.listen,
+            self.admin != other.admin,
+            self.shards != other.shards,
+            self.driver != other.driver,
+            self.max_connections != other.max_connections,
         ];
-        differs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+        RESTART_KEYS.into_iter().zip(differs).filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
 }
 
