@@ -56,12 +56,7 @@ pub(super) struct Endpoints {
 
 impl Endpoints {
     /// Reads all Endpoints.
-    pub(super) fn read(
-        top: &View<'_>,
-        base: CircuitRule,
-        families: &Families,
-        faults: &mut Faults<'_>,
-    ) -> Endpoints {
+    pub(super) fn read(top: &View<'_>, base: CircuitRule, families: &Families, faults: &mut Faults<'_>) -> Endpoints {
         let no_list = top.typed("endpoint") && top.length("endpoint").is_none();
         let mut endpoints = Endpoints { unsure: no_list || top.misspelled("endpoint"), ..Endpoints::default() };
         let mut lines: HashMap<String, usize> = HashMap::new();

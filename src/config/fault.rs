@@ -61,20 +61,24 @@ pub(super) struct Faults<'t> {
     line_starts: Vec<usize>,
     list: Vec<ConfigFault>,
     syntax_lines: HashSet<usize>,
+    /// The last line on which a comma was missed.
+    comma_line: Option<usize>,
 }
 
 impl<'t> Faults<'t> {
     pub(super) fn new(text: &'t str) -> Faults<'t> {
         let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Faults { text, line_starts, list: Vec::new(), syntax_lines: HashSet::new() }
+        Faults { text, line_starts, list: Vec::new(), syntax_lines: HashSet::new(), comma_line: None }
     }
 
     /// Something that TOML itself does not allow.
     pub(super) fn syntax(&mut self, at: usize, text: String) {
         let (line, column) = self.position(at);
-        // The parser recovers by guessing, so a second fault on the line is about the guess. And what it takes for
-        // the rest of a list that was never closed seems to lack commas, line by line.
-        let follows = text.starts_with("missing comma") && self.syntax_lines.contains(&(line - 1));
+        // What the parser takes for the rest of a list that was never closed lacks commas, line after line.
+        let comma = text.ends_with("expected `,`");
+        let follows = comma && self.comma_line.is_some_and(|last| line.abs_diff(last) <= 3);
+        self.comma_line = if comma { Some(line) } else { self.comma_line };
+        // The parser recovers by guessing, so a second fault on the line is about the guess.
         if self.syntax_lines.insert(line) && !follows {
             self.add(ConfigFault { severity: Severity::Fault, line, column, path: "toml".to_owned(), text });
         }

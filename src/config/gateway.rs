@@ -55,12 +55,7 @@ pub(super) fn gateways(top: &View<'_>, context: &Context<'_>, faults: &mut Fault
     gateways
 }
 
-fn gateway(
-    view: &View<'_>,
-    place: &Place,
-    context: &Context<'_>,
-    faults: &mut Faults<'_>,
-) -> Gateway {
+fn gateway(view: &View<'_>, place: &Place, context: &Context<'_>, faults: &mut Faults<'_>) -> Gateway {
     let owner = Owner { chain: view.name("chain"), network: view.name("network"), protocol: protocol(view) };
     let key = (owner.chain.clone().unwrap_or_default(), owner.network.clone().unwrap_or_default());
     let family = context.families.of(owner.chain.as_deref(), owner.network.as_deref());
@@ -405,7 +400,10 @@ mod tests {
         let text = format!("{}{network}", http(text)).replace('«', "");
         let found = read(&text).faults;
         let gateway = found.iter().filter(|fault| fault.path == "gateway[eth].protocol");
-        assert!(gateway.clone().all(|fault| fault.text.contains("family tron only")) && gateway.count() == 1, "{found:#?}");
+        assert!(
+            gateway.clone().all(|fault| fault.text.contains("family tron only")) && gateway.count() == 1,
+            "{found:#?}"
+        );
         assert_eq!(found.iter().filter(|fault| fault.path.ends_with(".protocol")).count(), 4, "{found:#?}");
         let found = read(&with("enabled = true", "protocol = \"tron-http\"")).faults;
         assert_eq!(found[0].path, "endpoint[geth-1].protocol", "{found:#?}");

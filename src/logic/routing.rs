@@ -238,7 +238,9 @@ mod tests {
         let (table, mut gateway) = (methods.table(Protocol::JsonRpc, Family::Evm), gateways.remove(0));
         gateway.surface.blocked = vec!["eth_sign".into(), "txpool_*".into()];
         let taken = |name: &str| plan(&gateway, table, name).1;
-        for name in ["debug_sethead", "DEBUG_setHead", "debug_set\u{200b}Head", "ad\u{200d}min_peers", "admin\u{0}_peers"] {
+        for name in
+            ["debug_sethead", "DEBUG_setHead", "debug_set\u{200b}Head", "ad\u{200d}min_peers", "admin\u{0}_peers"]
+        {
             assert_eq!(taken(name), Err(Fault::Method(Unavailable::NotExposed)), "{name:?}");
         }
         for name in ["ETH_SIGN", "eth_Sign", "eth_si\u{ad}gn", "TxPool_content", "txpool_x"] {

@@ -7,7 +7,7 @@ use crate::logic::failover::{Action, CallMachine, Event, Finish};
 use crate::logic::fault::{Fault, Outcome, Reason};
 use crate::logic::methods::{Family, MethodId};
 use crate::logic::routing::{self, Plan};
-use crate::logic::snapshot::{EndpointIx, Gateway, GatewayIx, Route};
+use crate::logic::snapshot::{Endpoint, EndpointIx, Gateway, GatewayIx, Route};
 use crate::logic::tron_http::{ApiCall, may_be_empty};
 use crate::logic::units::Nanos;
 use crate::logic::verdict::{self, Body, CircuitNote, Response, Verdict};
@@ -226,7 +226,7 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
                 if context.caller.gone() {
                     machine.feed(Event::CallerGone);
                 }
-                let (verdict, note, received) = judged(*context, gateway, plan, (ask, sent_id), ended);
+                let (verdict, note, received) = judged(*context, gateway, plan, (endpoint, ask, sent_id), ended);
                 if received.is_some() {
                     board.answered(endpoint, shard.index, now_ns);
                 }
@@ -353,7 +353,7 @@ fn judged(
     context: Context<'_>,
     gateway: &Gateway,
     plan: Plan,
-    (ask, sent_id): (Ask<'_>, u64),
+    (endpoint, ask, sent_id): (EndpointIx, Ask<'_>, u64),
     ended: Ended,
 ) -> (Verdict, CircuitNote, Option<Received>) {
     let incoming = match ended.result {
@@ -394,11 +394,22 @@ fn judged(
                 tron_http::Checked::NodeBusy => Body::NodeBusy,
                 tron_http::Checked::Empty | tron_http::Checked::Bad => Body::Invalid,
             };
-            let (verdict, note) = verdict::judge_tron_http(&response(body));
+            // A page that says which URL was not understood would say it to the caller.
+            let (verdict, note) = match incoming.status {
+                400 | 405 if tells_of(&context.current.live.snapshot.endpoints[usize::from(endpoint.0)], bytes) => {
+                    verdict::judge(gateway.family, &response(Body::Invalid))
+                }
+                _ => verdict::judge_tron_http(&response(body)),
+            };
             (verdict, note, Finding::TronHttp(checked))
         }
     };
     (verdict, note, Some(Received { incoming, finding }))
+}
+
+/// Whether a body repeats what only the Endpoint may see.
+fn tells_of(endpoint: &Endpoint, body: &[u8]) -> bool {
+    endpoint.keys().any(|key| memchr::memmem::find(body, key.as_bytes()).is_some())
 }
 
 /// Counts an attempt, for people and for the caller that wants to know.

@@ -78,7 +78,9 @@ mod tests {
         let seen = glimpse(b"POST /eth HTTP/1.1\r\nOrigin: https://a\r\nOrigin: https://a\r\nOrigin: https://a\r\n");
         assert_eq!(seen.unwrap().origin, None);
         assert_eq!(glimpse(b"POST /eth HTTP/1.1\r\nOrigin: a\xffb\r\nX-Request-Id: a b\r\n").unwrap().request_id, None);
-        for text in ["", "\r\n\r\n", "POST /eth HTTP/1.1", "POST\r\n", "POST eth x\r\n", "P\u{1}ST /eth\r\n", "\u{16}\u{3}\n"] {
+        for text in
+            ["", "\r\n\r\n", "POST /eth HTTP/1.1", "POST\r\n", "POST eth x\r\n", "P\u{1}ST /eth\r\n", "\u{16}\u{3}\n"]
+        {
             assert_eq!(glimpse(text.as_bytes()), None, "{text:?}");
         }
     }

@@ -174,15 +174,14 @@ fn a_slow_member_holds_nobody_back_and_its_answer_still_comes_first() {
 #[test]
 fn once_a_batch_is_full_nothing_more_is_executed_for_it() {
     let node = Upstream::start(|seen| Reply::result(seen, &format!("\"{}\"", "x".repeat(1_000))));
-    let gateway =
-        Setup::of(&[&node]).server("max_batch_response_bytes = \"3500B\"\nbatch_concurrency = 1").start();
-    let mut members: Vec<String> =
-        (0..10).map(|id| call_body(&id.to_string(), "eth_sendTransaction", "[]")).collect();
+    let gateway = Setup::of(&[&node]).server("max_batch_response_bytes = \"3500B\"\nbatch_concurrency = 1").start();
+    let mut members: Vec<String> = (0..10).map(|id| call_body(&id.to_string(), "eth_sendTransaction", "[]")).collect();
     members.push(notification_body("eth_call", "[\"silent\"]"));
     let answers = gateway.post(batch(&members)).json();
     let answers = answers.as_array().unwrap();
     assert_eq!((answers.len(), node.count_with("eth_sendTransaction")), (10, 4), "{answers:?}");
-    let attempts = |at: usize| (answers[at]["error"]["code"].as_i64(), answers[at]["error"]["data"]["attempts"].as_u64());
+    let attempts =
+        |at: usize| (answers[at]["error"]["code"].as_i64(), answers[at]["error"]["data"]["attempts"].as_u64());
     assert_eq!(attempts(3), (Some(-32055), Some(1)));
     (4..10).for_each(|at| assert_eq!(attempts(at), (Some(-32055), Some(0))));
     assert_eq!(node.count_with("silent"), 1, "it has no answer that would have to fit");
