@@ -9,10 +9,12 @@ use crate::net::ring::{self, Kind, Ring};
 use crate::net::shard;
 use crate::ops::{admin, incidents, log};
 use crate::shared::snapshot_cell::{Live, Phase, World};
+use crate::wire::tls_config;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -27,7 +29,14 @@ pub struct Failure(pub String);
 /// If the file can't be read.
 pub fn read(path: &str) -> Result<Resolved, Failure> {
     let bytes = std::fs::read(path).map_err(|error| Failure(format!("{path}: {error}")))?;
-    Ok(resolve_bytes(&bytes, &|name| std::env::var(name).ok()))
+    let folder = Path::new(path).parent().unwrap_or(Path::new("")).to_owned();
+    let resolved = resolve_bytes(&bytes, &|name| std::env::var(name).ok(), &|file| std::fs::read(folder.join(file)));
+    let needs_roots = |endpoint: &Endpoint| endpoint.url.https && endpoint.tls.roots.is_empty();
+    if resolved.snapshot.iter().any(|snapshot| snapshot.endpoints.iter().any(needs_roots)) {
+        // Read here once, and not by a shard.
+        tls_config::machine_roots();
+    }
+    Ok(resolved)
 }
 
 /// The lines that tell what is wrong with a file, and whether anything is.

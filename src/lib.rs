@@ -43,6 +43,7 @@ pub mod logic {
     pub mod rest;
     pub mod routing;
     pub mod snapshot;
+    pub mod tls;
     pub mod tron_http;
     pub mod units;
     pub mod verdict;
@@ -71,6 +72,8 @@ pub mod wire {
     pub mod jsonrpc_write;
     pub mod params;
     pub mod solana_tx;
+    pub mod tls;
+    pub mod tls_config;
     pub mod tron_http;
     pub mod tron_tx;
 }
@@ -101,6 +104,7 @@ pub mod config {
     mod schema;
     mod server;
     pub mod summary;
+    mod tls;
     mod url;
     mod value;
 }
@@ -115,6 +119,7 @@ pub mod net {
     pub mod coded;
     pub mod exchange;
     pub mod inbox;
+    pub mod link;
     pub mod look_up;
     pub mod pool;
     pub mod reply;

@@ -30,6 +30,7 @@ mod gateway {
     mod mixups_node;
     mod operator;
     mod pairs;
+    mod pki;
     mod pool;
     mod probes;
     mod reload;
@@ -38,6 +39,7 @@ mod gateway {
     mod storm;
     mod storm_node;
     mod tally;
+    mod tls_upstream;
     mod tron;
     mod tron_honesty;
     mod tron_matrix;

@@ -210,7 +210,6 @@ mod tests {
     #[test]
     fn a_known_key_that_is_not_built_yet_is_refused_by_name() {
         for (line, path) in [
-            ("«tls = { cert = \"c\", key = \"k\" }", "server.tls"),
             ("«proxy_protocol = true", "server.proxy_protocol"),
             ("[log]\n«sample = 10", "log.sample"),
             ("[«websocket]\nmax_inflight = 1", "websocket"),
@@ -225,7 +224,6 @@ mod tests {
         }
         for (line, key) in [
             ("«ws_url = \"ws://h\"", "ws_url"),
-            ("«tls = { ca = \"c\" }", "tls"),
             ("«gzip = true", "gzip"),
             ("«warm = 1", "warm"),
             ("«tier = \"archive\"", "tier"),

@@ -4,6 +4,7 @@ use super::family::Families;
 use super::fault::{Faults, nearest};
 use super::file::View;
 use super::server::circuit;
+use super::tls::{self, Files};
 use super::url;
 use crate::logic::limiter::Rate;
 use crate::logic::snapshot::{CircuitRule, Endpoint, EndpointIx, Protocol, Secret, Url};
@@ -38,8 +39,8 @@ pub(super) struct Typed {
     pub(super) network: Option<String>,
     pub(super) protocol: Option<Protocol>,
     pub(super) enabled: bool,
-    /// Host, port and path without query: two of the same are one node.
-    pub(super) place: Option<(String, u16, String)>,
+    /// Whether TLS, host, port, and path without query: two of the same are one node.
+    pub(super) place: Option<(bool, String, u16, String)>,
 }
 
 /// All Endpoints, found by id.
@@ -56,7 +57,13 @@ pub(super) struct Endpoints {
 
 impl Endpoints {
     /// Reads all Endpoints.
-    pub(super) fn read(top: &View<'_>, base: CircuitRule, families: &Families, faults: &mut Faults<'_>) -> Endpoints {
+    pub(super) fn read(
+        top: &View<'_>,
+        base: CircuitRule,
+        families: &Families,
+        files: Files<'_>,
+        faults: &mut Faults<'_>,
+    ) -> Endpoints {
         let no_list = top.typed("endpoint") && top.length("endpoint").is_none();
         let mut endpoints = Endpoints { unsure: no_list || top.misspelled("endpoint"), ..Endpoints::default() };
         let mut lines: HashMap<String, usize> = HashMap::new();
@@ -66,7 +73,7 @@ impl Endpoints {
                 break;
             };
             families.check(&view, faults);
-            let typed = endpoint(&view, base, &mut endpoints.valid, faults);
+            let typed = endpoint(&view, base, files, &mut endpoints.valid, faults);
             if let Some(id) = typed.id.clone() {
                 unique(&view, &id, &mut lines, "Endpoint", faults);
                 endpoints.by_id.entry(id).or_insert(EndpointIx(ix));
@@ -123,7 +130,13 @@ pub(super) fn protocol(view: &View<'_>) -> Option<Protocol> {
     (!view.wrong("protocol")).then_some(if tron_http { Protocol::TronHttp } else { Protocol::JsonRpc })
 }
 
-fn endpoint(view: &View<'_>, base: CircuitRule, valid: &mut Vec<Endpoint>, faults: &mut Faults<'_>) -> Typed {
+fn endpoint(
+    view: &View<'_>,
+    base: CircuitRule,
+    files: Files<'_>,
+    valid: &mut Vec<Endpoint>,
+    faults: &mut Faults<'_>,
+) -> Typed {
     let url = view.text("url").and_then(|text| match url::parse(&text) {
         Ok(url) => Some(url),
         Err(why) => {
@@ -132,6 +145,7 @@ fn endpoint(view: &View<'_>, base: CircuitRule, valid: &mut Vec<Endpoint>, fault
         }
     });
     let headers = headers(view, url.as_ref(), faults);
+    let tls = tls::upstream(view, url.as_ref(), files, faults);
     let circuit = circuit(&view.table("circuit"), Some(base), faults);
     let budget = budget(view, faults);
     let typed = Typed {
@@ -151,6 +165,7 @@ fn endpoint(view: &View<'_>, base: CircuitRule, valid: &mut Vec<Endpoint>, fault
             network: network.as_str().into(),
             protocol,
             url,
+            tls,
             enabled: typed.enabled,
             headers,
             connect_timeout_ns: view.number("connect_timeout"),
@@ -176,9 +191,9 @@ fn budget(view: &View<'_>, faults: &mut Faults<'_>) -> Option<Rate> {
     Some(Rate { rps, burst: view.number_or("burst").map_or(rps, whole) })
 }
 
-fn place(url: &Url) -> (String, u16, String) {
+fn place(url: &Url) -> (bool, String, u16, String) {
     let path = url.path_and_query.reveal().split('?').next().unwrap_or_default();
-    (url.host.to_string(), url.port, path.to_owned())
+    (url.https, url.host.to_string(), url.port, path.to_owned())
 }
 
 fn headers(view: &View<'_>, url: Option<&Url>, faults: &mut Faults<'_>) -> Vec<(Box<str>, Secret)> {
@@ -260,11 +275,8 @@ mod tests {
 
     #[test]
     fn a_url_is_refused_where_it_stands() {
-        let cases = [
-            ("https://h/s3cret", "https is not built yet"),
-            ("h:8545", "no scheme"),
-            ("http://h:0", "from 1 to 65535"),
-        ];
+        let cases =
+            [("ftp://h/s3cret", "neither http nor https"), ("h:8545", "no scheme"), ("http://h:0", "from 1 to 65535")];
         for (url, says) in cases {
             let text = with("url = \"http://10.0.0.1:8545\"", &format!("url = «\"{url}\""));
             faulty(&text, "endpoint[geth-1].url", &[says]);

@@ -7,6 +7,7 @@ use super::file::{View, parse};
 use super::gateway::{Context, gateways};
 use super::schema::ROOT;
 use super::server::{circuit, server};
+use super::tls::Files;
 use crate::logic::methods::Methods;
 use crate::logic::snapshot::{RESTART_KEYS, Snapshot};
 
@@ -43,10 +44,10 @@ impl Resolved {
     }
 }
 
-/// Reads a configuration file's bytes; `env` answers `${NAME}`.
-pub fn resolve_bytes(bytes: &[u8], env: &dyn Fn(&str) -> Option<String>) -> Resolved {
+/// [`resolve_with`] of a file's bytes.
+pub fn resolve_bytes(bytes: &[u8], env: &dyn Fn(&str) -> Option<String>, files: Files<'_>) -> Resolved {
     let broken_at = match std::str::from_utf8(bytes) {
-        Ok(text) => return resolve(text, env),
+        Ok(text) => return resolve_with(text, env, files),
         Err(error) => error.valid_up_to(),
     };
     let text = bytes.get(..broken_at).and_then(|good| std::str::from_utf8(good).ok()).unwrap_or_default();
@@ -55,8 +56,13 @@ pub fn resolve_bytes(bytes: &[u8], env: &dyn Fn(&str) -> Option<String>) -> Reso
     Resolved::refused(faults)
 }
 
-/// Reads a configuration file's text; `env` answers `${NAME}`.
+/// Reads a configuration file's text; `env` answers `${NAME}`. Files that it names are taken as the process sees them.
 pub fn resolve(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Resolved {
+    resolve_with(text, env, &|name| std::fs::read(name))
+}
+
+/// [`resolve`], with `files` to read the files that the text names.
+pub fn resolve_with(text: &str, env: &dyn Fn(&str) -> Option<String>, files: Files<'_>) -> Resolved {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut faults = Faults::new(text);
     if text.len() > FILE_BYTES_MAX {
@@ -66,10 +72,10 @@ pub fn resolve(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Resolved {
     let tree = parse(text, &mut faults);
     let top = View::top(&tree, ROOT, env);
     top.check(&mut faults);
-    let server = server(&top, &mut faults);
+    let server = server(&top, files, &mut faults);
     let base = circuit(&top.table("circuit"), None, &mut faults);
     let families = Families::read(&top, &mut faults);
-    let endpoints = Endpoints::read(&top, base, &families, &mut faults);
+    let endpoints = Endpoints::read(&top, base, &families, files, &mut faults);
     let methods = Methods::embedded();
     let max_attempts = server.max_attempts;
     let context = Context { endpoints: &endpoints, families: &families, methods: &methods, max_attempts };
@@ -238,17 +244,18 @@ max_attempts = 11
 
     #[test]
     fn a_byte_that_is_no_utf_8_has_its_place() {
+        let no_files = |_: &str| Err(std::io::ErrorKind::NotFound.into());
         for (bytes, line, column) in [
             (&b"[server]\nshards = 1 # \xc3\xa9\xff\n"[..], 2, 15),
             (b"\xff\xfe[\0", 1, 1),
             (b"[server]\n\xe2\x82", 2, 1),
         ] {
-            let resolved = resolve_bytes(bytes, &|_| None);
+            let resolved = resolve_bytes(bytes, &|_| None, &no_files);
             let [fault] = resolved.faults.as_slice() else { panic!("{resolved:?}") };
             assert_eq!((fault.line, fault.column, fault.path.as_str()), (line, column, "toml"));
             assert!(fault.text.contains("save the file as UTF-8") && resolved.snapshot.is_none());
         }
-        assert!(resolve_bytes(SOUND.as_bytes(), &|_| Some("k".into())).snapshot.is_some());
+        assert!(resolve_bytes(SOUND.as_bytes(), &|_| None, &no_files).snapshot.is_some());
     }
 
     #[test]

@@ -136,7 +136,7 @@ fn weight(target: &TypedTarget, strategy: Strategy, faults: &mut Faults<'_>) -> 
 fn warn_same_place(
     target: &TypedTarget,
     endpoint: &Typed,
-    places: &mut HashMap<(String, u16, String), String>,
+    places: &mut HashMap<(bool, String, u16, String), String>,
     faults: &mut Faults<'_>,
 ) {
     let Some(place) = &endpoint.place else { return };

@@ -2,13 +2,14 @@
 
 use super::fault::Faults;
 use super::file::View;
+use super::tls::{self, Files};
 use crate::logic::cidr::Cidr;
 use crate::logic::snapshot::{ATTEMPTS_MAX, CircuitRule, Driver, Explain, LogFormat, LogLevel, Secret, Server};
 use crate::logic::units::{MILLION, show_duration};
 use std::net::SocketAddr;
 
 /// Reads everything that is not about one chain.
-pub(super) fn server(top: &View<'_>, faults: &mut Faults<'_>) -> Server {
+pub(super) fn server(top: &View<'_>, files: Files<'_>, faults: &mut Faults<'_>) -> Server {
     let (server, log) = (top.table("server"), top.table("log"));
     let listen = listen(&server, faults);
     let token = admin_token(&server, faults);
@@ -31,6 +32,7 @@ pub(super) fn server(top: &View<'_>, faults: &mut Faults<'_>) -> Server {
             _ => Explain::Trusted,
         },
         explain_from: ranges(&server, "explain_from", faults),
+        tls: tls::listen(&server, files, faults),
         trusted_proxies: ranges(&server, "trusted_proxies", faults),
         compression: server.flag("compression"),
         max_connections: server.count("max_connections"),

@@ -9,7 +9,7 @@ const URL_BYTES_MAX: usize = 8 << 10;
 const HOST_BYTES_MAX: usize = 253;
 const EXAMPLE: &str = "write it like \"http://10.0.0.1:8545\"";
 
-/// Reads an `http` URL; the error says what would be right and repeats nothing of the text.
+/// Reads an `http` or `https` URL; the error says what would be right and repeats nothing of the text.
 pub(super) fn parse(text: &str) -> Result<Url, String> {
     if text.len() > URL_BYTES_MAX {
         return Err(format!("is longer than 8 KiB; {EXAMPLE}"));
@@ -21,12 +21,15 @@ pub(super) fn parse(text: &str) -> Result<Url, String> {
         );
     }
     let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("has no scheme; {EXAMPLE}"))?;
-    match scheme.to_ascii_lowercase().as_str() {
-        "http" => {}
-        "https" => return Err("https is not built yet; use an http:// URL".to_owned()),
-        "ws" | "wss" => return Err("must be http://; a WebSocket address belongs to `ws_url`".to_owned()),
-        _ => return Err(format!("has a scheme that is not http; {EXAMPLE}")),
-    }
+    let https = match scheme.to_ascii_lowercase().as_str() {
+        "http" => false,
+        "https" => true,
+        "ws" | "wss" => {
+            return Err("must be http:// or https://; a WebSocket address belongs to `ws_url`".to_owned());
+        }
+        _ => return Err(format!("has a scheme that is neither http nor https; {EXAMPLE}")),
+    };
+    let own_port = if https { 443 } else { 80 };
     if rest.contains('#') {
         return Err("holds a fragment (`#…`), which no server ever gets; remove it, or write # as %23".to_owned());
     }
@@ -36,13 +39,14 @@ pub(super) fn parse(text: &str) -> Result<Url, String> {
         Some((user, place)) => (Some(user).filter(|user| !user.is_empty()), place),
         None => (None, before),
     };
-    let (host, port) = host_and_port(place)?;
+    let (host, port) = host_and_port(place, own_port)?;
     let shown = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-    let authority = if port == 80 { shown } else { format!("{shown}:{port}") };
+    let authority = if port == own_port { shown } else { format!("{shown}:{port}") };
     let path_and_query = if tail.starts_with('/') { tail.to_owned() } else { format!("/{tail}") };
     Ok(Url {
         host: host.into(),
         port,
+        https,
         authority: authority.into(),
         path_and_query: Secret::new(path_and_query),
         basic_auth: user.map(basic).transpose()?,
@@ -57,7 +61,7 @@ pub(super) fn bare_host(text: &str) -> Option<String> {
     }
 }
 
-fn host_and_port(place: &str) -> Result<(String, u16), String> {
+fn host_and_port(place: &str, own_port: u16) -> Result<(String, u16), String> {
     let (host, port) = match place.strip_prefix('[') {
         Some(bracketed) => {
             let (host, rest) =
@@ -82,7 +86,7 @@ fn host_and_port(place: &str) -> Result<(String, u16), String> {
         },
     };
     let port = match port {
-        None => 80,
+        None => own_port,
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
             digits.parse::<u16>().ok().filter(|port| *port > 0).ok_or("has a bad port; it must be from 1 to 65535")?
         }
@@ -171,6 +175,10 @@ mod tests {
             ("http://10.0.0.1:8545", "10.0.0.1", 8545, "10.0.0.1:8545", "/"),
             ("HTTP://Node_1.Local/v3/KEY?x=1", "node_1.local", 80, "node_1.local", "/v3/KEY?x=1"),
             ("http://h:80/", "h", 80, "h", "/"),
+            ("https://h:443/", "h", 443, "h", "/"),
+            ("https://h", "h", 443, "h", "/"),
+            ("https://h:80/", "h", 80, "h:80", "/"),
+            ("http://h:443/", "h", 443, "h:443", "/"),
             ("http://h?key=1", "h", 80, "h", "/?key=1"),
             ("http://[::1]:8545/a", "::1", 8545, "[::1]:8545", "/a"),
             ("http://[2001:DB8::1]", "2001:db8::1", 80, "[2001:db8::1]", "/"),
@@ -187,9 +195,9 @@ mod tests {
         for (text, says) in [
             ("", "no scheme"),
             ("s3cret:8545", "no scheme"),
-            ("https://s3cret/", "not built yet"),
+            ("gopher://s3cret/", "neither http nor https"),
             ("ws://s3cret/", "ws_url"),
-            ("ftp://s3cret/", "not http"),
+            ("ftp://s3cret/", "neither http"),
             ("http:///s3cret", "no host"),
             ("http://:8545/s3cret", "no host"),
             ("http://user:s3cret@/", "no host"),

@@ -12,6 +12,16 @@ pub enum Reason {
     ConnectFailed,
     /// No connection within `connect_timeout`.
     ConnectTimeout,
+    /// Whoever answered does not speak TLS.
+    NotTls,
+    /// The Endpoint's certificate is for another name.
+    TlsWrongName,
+    /// The Endpoint's certificate is over, or not valid yet.
+    TlsExpired,
+    /// The Endpoint's certificate is from nobody who is trusted.
+    TlsUnknownCa,
+    /// TLS could not be agreed on for another reason.
+    TlsFailed,
     /// No free connection within `queue_timeout`.
     QueueTimeout,
     /// The connection broke before the kernel took a byte of the request.
@@ -44,10 +54,15 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, for tables and tests.
-    pub const ALL: [Reason; 17] = [
+    pub const ALL: [Reason; 22] = [
         Reason::Dns,
         Reason::ConnectFailed,
         Reason::ConnectTimeout,
+        Reason::NotTls,
+        Reason::TlsWrongName,
+        Reason::TlsExpired,
+        Reason::TlsUnknownCa,
+        Reason::TlsFailed,
         Reason::QueueTimeout,
         Reason::SendFailed,
         Reason::Timeout,
@@ -70,6 +85,11 @@ impl Reason {
             Reason::Dns => "dns",
             Reason::ConnectFailed => "connect_failed",
             Reason::ConnectTimeout => "connect_timeout",
+            Reason::NotTls => "not_tls",
+            Reason::TlsWrongName => "tls_wrong_name",
+            Reason::TlsExpired => "tls_expired",
+            Reason::TlsUnknownCa => "tls_unknown_ca",
+            Reason::TlsFailed => "tls_failed",
             Reason::QueueTimeout => "queue_timeout",
             Reason::SendFailed => "send_failed",
             Reason::Timeout => "timeout",
@@ -548,7 +568,8 @@ mod tests {
         let reasons = Reason::ALL.map(Reason::word);
         assert_eq!(
             words(&reasons),
-            "dns connect_failed connect_timeout queue_timeout send_failed timeout connection_lost invalid_http \
+            "dns connect_failed connect_timeout not_tls tls_wrong_name tls_expired tls_unknown_ca tls_failed queue_timeout \
+             send_failed timeout connection_lost invalid_http \
              invalid_response rejected bad_request rate_limited http_status node_busy response_too_large no_room caller_gone"
         );
         let outcomes = Outcome::ALL.map(Outcome::word);

@@ -7,6 +7,7 @@ use super::cidr::{Cidr, is_loopback};
 use super::cors::Cors;
 use super::limiter::Rate;
 use super::methods::{Family, MethodId, Methods, Table};
+use super::tls::{ListenTls, UpstreamTls};
 use super::units::Nanos;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -123,6 +124,8 @@ pub struct Server {
     pub explain: Explain,
     /// Who is trusted, besides loopback.
     pub explain_from: Vec<Cidr>,
+    /// TLS towards callers, on all addresses that are not Unix sockets.
+    pub tls: Option<ListenTls>,
     /// Whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<Cidr>,
     /// Large answers go out in gzip to clients that take it.
@@ -211,7 +214,9 @@ pub struct Url {
     pub host: Box<str>,
     /// TCP port.
     pub port: u16,
-    /// What `Host` says: host and, where it is not 80, port.
+    /// TLS is spoken.
+    pub https: bool,
+    /// What `Host` says: host and, where it is not the scheme's own, port.
     pub authority: Box<str>,
     /// Path and query, starting with `/`: may hold a key.
     pub path_and_query: Secret,
@@ -256,6 +261,8 @@ pub struct Endpoint {
     pub protocol: Protocol,
     /// Where it is.
     pub url: Url,
+    /// TLS towards it; used where its URL is `https`.
+    pub tls: UpstreamTls,
     /// Off = no candidate.
     pub enabled: bool,
     /// Own headers, in the order of the file; names are valid tokens, values hold no control characters.
@@ -280,6 +287,7 @@ impl Endpoint {
     /// Whether connections to `other` may carry requests to this one: everything that a pool depends on is equal.
     pub fn is_reached_like(&self, other: &Endpoint) -> bool {
         self.url == other.url
+            && self.tls == other.tls
             && self.headers == other.headers
             && self.max_connections == other.max_connections
             && self.idle_timeout_ns == other.idle_timeout_ns
@@ -461,6 +469,7 @@ pub(super) mod tests {
             driver: Driver::Auto,
             explain: Explain::Trusted,
             explain_from: Vec::new(),
+            tls: None,
             trusted_proxies: Vec::new(),
             compression: false,
             max_connections: 100,
@@ -494,10 +503,12 @@ pub(super) mod tests {
             url: Url {
                 host: "node.example".into(),
                 port: 8545,
+                https: false,
                 authority: "node.example:8545".into(),
                 path_and_query: Secret::new("/v1/hunter2"),
                 basic_auth: Some(Secret::new("Basic aHVudGVyMg==")),
             },
+            tls: UpstreamTls::default(),
             enabled: true,
             headers: vec![("x-key".into(), Secret::new("hunter2"))],
             connect_timeout_ns: SECOND,
@@ -567,6 +578,8 @@ pub(super) mod tests {
         let elsewhere = Url { path_and_query: Secret::new("/v2"), ..now.url.clone() };
         for other in [
             Endpoint { url: elsewhere, ..now.clone() },
+            Endpoint { url: Url { https: true, ..now.url.clone() }, ..now.clone() },
+            Endpoint { tls: UpstreamTls { roots: vec![(*b"ca").into()], identity: None }, ..now.clone() },
             Endpoint { headers: Vec::new(), ..now.clone() },
             Endpoint { max_connections: 7, ..now.clone() },
             Endpoint { idle_timeout_ns: 7, ..now.clone() },

@@ -12,6 +12,7 @@ use crate::net::client_tron::{self};
 use crate::net::coded::inflate;
 use crate::net::exchange::{self, Answer, Ask, Context};
 use crate::net::inbox::Inbox;
+use crate::net::link::Link;
 use crate::net::reply::{self, Frame, Reply};
 use crate::net::ring::{self, Cut, Stream};
 use crate::net::shard::{Current, LAST_REQUEST_NS, Presence, Shard};
@@ -38,6 +39,7 @@ const PIPELINED_BURST: u32 = 64;
 /// Serves a client until either side has had enough.
 pub async fn serve(shard: Rc<Shard>, stream: Stream, peer: IpAddr, presence: Presence) {
     let inbox = Inbox::new(&shard.buffers);
+    let stream = Link::from(stream);
     let mut connection = Connection { shard, stream, presence, inbox, now_ns: ring::now(), unread: 0, peer };
     while let Next::Request = connection.request().await {}
     let Connection { shard, inbox, .. } = connection;
@@ -46,7 +48,7 @@ pub async fn serve(shard: Rc<Shard>, stream: Stream, peer: IpAddr, presence: Pre
 
 struct Connection {
     shard: Rc<Shard>,
-    stream: Stream,
+    stream: Link,
     presence: Presence,
     /// What was read and not yet answered.
     inbox: Inbox,

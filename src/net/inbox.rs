@@ -1,7 +1,7 @@
 //! What a client has sent and nobody has answered yet. Offsets count from the first unanswered byte.
 
 use crate::net::buffers::{Buffers, SMALLEST};
-use crate::net::ring::Stream;
+use crate::net::link::Link;
 
 /// Received bytes, of which the first `at` are answered.
 ///
@@ -67,7 +67,7 @@ impl Inbox {
     }
 
     /// Reads once, with room for at least `wanted` bytes; `false` = nothing more will come.
-    pub async fn read(&mut self, stream: &mut Stream, buffers: &Buffers, wanted: usize) -> bool {
+    pub async fn read(&mut self, stream: &mut Link, buffers: &Buffers, wanted: usize) -> bool {
         if self.at > 0 {
             self.buf.copy_within(self.at.., 0);
             self.buf.truncate(self.buf.len() - self.at);

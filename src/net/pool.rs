@@ -2,7 +2,7 @@
 
 use crate::logic::snapshot::Endpoint;
 use crate::logic::units::Nanos;
-use crate::net::ring::Stream;
+use crate::net::link::Link;
 use crate::shared::counters::EndpointCells;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ pub struct Pool {
 }
 
 struct Idle {
-    stream: Stream,
+    stream: Link,
     since_ns: Nanos,
     born_ns: Nanos,
 }
@@ -32,7 +32,7 @@ struct Idle {
 /// a half-read answer nobody may ever read from it again.
 pub struct Lease {
     pool: Rc<Pool>,
-    stream: Option<Stream>,
+    stream: Option<Link>,
     born_ns: Nanos,
     /// Whether it carried something before.
     pub reused: bool,
@@ -66,7 +66,7 @@ impl Pool {
     /// its peer has kept quiet. Dead ones on the way are closed.
     pub fn take_idle(self: &Rc<Pool>, now_ns: Nanos, idle_max_ns: Nanos) -> Option<Lease> {
         loop {
-            let idle = self.idle.borrow_mut().pop()?;
+            let mut idle = self.idle.borrow_mut().pop()?;
             if idle.since_ns + idle_max_ns.min(self.idle_timeout_ns) < now_ns {
                 // The rest was idle for even longer: leave them to other operations or to the sweep.
                 self.idle.borrow_mut().push(idle);
@@ -130,7 +130,7 @@ impl Pool {
             let mut idle = self.idle.borrow_mut();
             let mut at = 0;
             for _ in 0..most.min(idle.len()) {
-                let one = &idle[at];
+                let one = &mut idle[at];
                 let expired = one.since_ns + self.idle_timeout_ns < now_ns || one.born_ns + self.max_age_ns < now_ns;
                 if expired || !one.stream.is_quiet() {
                     dead.push(idle.remove(at));
@@ -186,7 +186,7 @@ impl Drop for Turn<'_> {
 
 impl Slot {
     /// Turns the right into a connection.
-    pub fn fill(mut self, stream: Stream, now_ns: Nanos, cells: &EndpointCells) -> Lease {
+    pub fn fill(mut self, stream: Link, now_ns: Nanos, cells: &EndpointCells) -> Lease {
         cells.connected.add(1);
         self.filled = true;
         Lease { pool: self.pool.clone(), stream: Some(stream), born_ns: now_ns, reused: false }
@@ -203,7 +203,7 @@ impl Drop for Slot {
 
 impl Lease {
     /// The connection itself.
-    pub fn stream(&mut self) -> &mut Stream {
+    pub fn stream(&mut self) -> &mut Link {
         self.stream.as_mut().expect("a lease holds its stream until it is given back")
     }
 

@@ -459,6 +459,24 @@ impl Stream {
         self.watch.standstill.set(hear.then_some(0));
     }
 
+    /// Reads what is there without waiting, into the spare capacity behind `buf`'s contents; 0 = EOF.
+    pub fn read_now(&self, buf: &mut Vec<u8>) -> io::Result<usize> {
+        // SAFETY: as in `is_quiet`.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.tcp.as_raw_fd()) };
+        let read = socket2::SockRef::from(&fd).recv_with_flags(buf.spare_capacity_mut(), libc::MSG_DONTWAIT)?;
+        let filled = buf.len() + read;
+        // SAFETY: the kernel has written `read` bytes behind the contents, and had no room for more than the capacity.
+        unsafe { buf.set_len(filled) };
+        Ok(read)
+    }
+
+    /// Writes what the socket takes without waiting; the rest is lost.
+    pub fn write_now(&self, bytes: &[u8]) {
+        // SAFETY: as in `is_quiet`.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.tcp.as_raw_fd()) };
+        let _ = socket2::SockRef::from(&fd).send_with_flags(bytes, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+    }
+
     /// Tells the peer that nothing more will be written.
     pub fn finish_writing(&self) {
         // SAFETY: as in `is_quiet`.

@@ -6,6 +6,7 @@ use crate::logic::snapshot::Server;
 use crate::logic::units::{MS, Nanos, SECOND};
 use crate::net::buffers::Buffers;
 use crate::net::client_http;
+use crate::net::link::ClientTls;
 use crate::net::pool::Pool;
 use crate::net::ring::{self, Cut, Listener, Ring, Watch};
 use crate::net::upstream;
@@ -82,20 +83,28 @@ pub struct Upstream {
     pub pool: Rc<Pool>,
     /// What every request to it begins with.
     pub template: Box<[u8]>,
+    /// What TLS towards it needs, if it is spoken.
+    pub tls: Option<ClientTls>,
 }
 
 impl Current {
     /// This shard's side of a Snapshot. Pools of Endpoints that are reached as before go on.
     fn new(live: Arc<Live>, shards: usize, before: Option<&Current>) -> Current {
-        let pool = |at: usize| {
+        let same = |at: usize| {
             let (endpoint, before) = (&live.snapshot.endpoints[at], before?);
             let old = before.live.endpoint(&endpoint.id)?;
             let same = before.live.snapshot.endpoints[old].is_reached_like(endpoint);
-            (same && before.live.addresses[old] == live.addresses[at]).then(|| before.upstreams[old].pool.clone())
+            same.then(|| (&before.upstreams[old], before.live.addresses[old] == live.addresses[at]))
         };
-        let upstream = |(at, endpoint)| Upstream {
-            pool: pool(at).unwrap_or_else(|| Pool::new(endpoint, shards)),
-            template: upstream::template(endpoint),
+        let upstream = |(at, endpoint)| {
+            let same = same(at);
+            let pool = same.filter(|(_, same_addresses)| *same_addresses).map(|(old, _)| old.pool.clone());
+            Upstream {
+                pool: pool.unwrap_or_else(|| Pool::new(endpoint, shards)),
+                template: upstream::template(endpoint),
+                // Kept: it remembers sessions that can be taken up again.
+                tls: same.map_or_else(|| ClientTls::of(endpoint), |(old, _)| old.tls.clone()),
+            }
         };
         let upstreams = live.snapshot.endpoints.iter().enumerate().map(upstream).collect();
         Current { entrances: Entrances::new(&live.snapshot.gateways), live, upstreams }

@@ -8,8 +8,9 @@ use crate::logic::tron_http::ApiCall;
 use crate::logic::units::{Nanos, SECOND};
 use crate::logic::verdict::Broke;
 use crate::net::buffers::{Buffers, HEADROOM};
+use crate::net::link::Link;
 use crate::net::pool::{IDLE_FOR_EFFECTS_NS, Lease, Pool};
-use crate::net::ring::{self, Cut, Stream, Watch};
+use crate::net::ring::{self, Cut, Watch};
 use crate::net::shard::Upstream;
 use crate::net::tab::Tab;
 use crate::shared::counters::EndpointCells;
@@ -19,7 +20,6 @@ use crate::wire::http1_chunked::Chunked;
 use crate::wire::http1_response::{BodyFraming, ResponseHead, RetryAfter, response_head};
 use crate::wire::http1_write::{ApiRequestWriter, Head, RequestTemplate, RequestWriter};
 use crate::wire::jsonrpc;
-use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::Rc;
@@ -242,19 +242,22 @@ async fn checkout(
     }
 }
 
-async fn connect(place: &Place<'_>, until_ns: Nanos, now_ns: Nanos) -> Result<Stream, Reason> {
+async fn connect(place: &Place<'_>, until_ns: Nanos, now_ns: Nanos) -> Result<Link, Reason> {
     let until_ns = until_ns.min(now_ns.saturating_add(place.endpoint.connect_timeout_ns));
+    let tls = place.upstream.tls.as_ref();
+    if place.endpoint.url.https && tls.is_none() {
+        // Never in plain text instead.
+        return Err(Reason::TlsFailed);
+    }
     let mut reason = Reason::Dns;
     let mut now_ns = now_ns;
     for address in place.addresses {
-        let left_ns = until_ns.saturating_sub(now_ns);
-        if left_ns == 0 {
+        if until_ns <= now_ns {
             return Err(Reason::ConnectTimeout);
         }
-        match Stream::connect(*address, left_ns).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => reason = Reason::ConnectTimeout,
-            Err(_) => reason = Reason::ConnectFailed,
+        match Link::connect(*address, tls, until_ns, now_ns).await {
+            Ok(link) => return Ok(link),
+            Err(why) => reason = why,
         }
         now_ns = ring::now();
     }
@@ -276,7 +279,7 @@ struct Lost {
 /// Sends the request and reads the whole response. `true` = the connection may be used again.
 async fn converse(
     place: &Place<'_>,
-    stream: &mut Stream,
+    stream: &mut Link,
     request: Request<'_>,
     until_ns: Nanos,
     now_ns: Nanos,
@@ -284,8 +287,9 @@ async fn converse(
     stream.arm(until_ns, Cut::Both, now_ns);
     let out = written(place, request);
     let length = out.len();
-    // What is shorter fits into the kernel's buffer, whether the node reads or not.
-    stream.hear_out(length > LONG_REQUEST);
+    // What is shorter fits into the kernel's buffer, whether the node reads or not. What TLS says for itself (tickets)
+    // can't be told from an answer before it is read.
+    stream.hear_out(length > LONG_REQUEST && stream.resumed().is_none());
     let (wrote, out) = stream.write(out, 0, length, None).await;
     stream.hear_out(false);
     place.buffers.give(out);
@@ -318,7 +322,7 @@ async fn converse(
 
 struct Reader<'a> {
     place: &'a Place<'a>,
-    stream: &'a mut Stream,
+    stream: &'a mut Link,
     buf: Vec<u8>,
     /// Bytes of the buffer that were taken from the memory for large bodies.
     counted: usize,

@@ -76,9 +76,16 @@ fn gossip(seen: &Seen) -> Reply {
     }
 }
 
-/// A gateway before nodes that gossip, refuse, are silent and have no address.
-fn guarded(gossiping: &[&Upstream; 2], closed: &ClosedPort, full: &FullPort, token: &str) -> Setup {
-    let addresses = [gossiping[0].address, gossiping[1].address, closed.address, full.address, closed.address];
+/// A gateway before nodes that gossip, refuse, are silent, have no address, or speak no TLS.
+fn guarded(gossiping: &[&Upstream; 3], closed: &ClosedPort, full: &FullPort, token: &str) -> Setup {
+    let addresses = [
+        gossiping[0].address,
+        gossiping[1].address,
+        closed.address,
+        full.address,
+        closed.address,
+        gossiping[2].address,
+    ];
     let own = |id: &str, target: &str| {
         format!(
             "[[gateway]]\nid = \"{id}\"\npath = \"/{id}\"\nchain = \"tron\"\nnetwork = \"mainnet\"\nprotocol = \"tron-http\"\n[[gateway.route]]\nid = \"default\"\ntargets = [\"{target}\"]\n"
@@ -92,7 +99,8 @@ fn guarded(gossiping: &[&Upstream; 2], closed: &ClosedPort, full: &FullPort, tok
     let mut setup = Setup::at(&addresses).server(token).server("explain = \"all\"\nmax_response_bytes = \"16KiB\"");
     for (at, address) in addresses.iter().enumerate() {
         let place = if at == 4 { "no-such-host.invalid:1".to_owned() } else { address.to_string() };
-        setup = setup.endpoint(at, &secret(place));
+        let scheme = if at == 5 { "https://" } else { "http://" };
+        setup = setup.endpoint(at, &secret(place).replace("http://", scheme));
     }
     setup
         .circuit("consecutive_failures = 8\ncooldown = \"1ms\"")
@@ -102,6 +110,7 @@ fn guarded(gossiping: &[&Upstream; 2], closed: &ClosedPort, full: &FullPort, tok
         .another("refused", "[\"c\"]", "")
         .another("silent", "[\"d\"]", "")
         .another("nameless", "[\"e\"]", "")
+        .another("untrusted", "[\"f\"]", "")
         .raw(&tron)
 }
 
@@ -121,7 +130,7 @@ const KEYS: [&str; 5] = [
 /// Every failure that a node can have, and every refusal that Ringway makes itself.
 fn ask_everything(gateway: &Gateway) {
     let mut client = gateway.connect();
-    for path in ["/eth", "/two", "/refused", "/silent", "/nameless"] {
+    for path in ["/eth", "/two", "/refused", "/silent", "/nameless", "/untrusted"] {
         // Elsewhere the node makes no difference.
         let kinds = if path == "/two" { &KINDS[..] } else { &KINDS[..1] };
         for (method, kind) in ["eth_call", "eth_sendTransaction"].iter().flat_map(|m| kinds.iter().map(move |k| (m, k)))
@@ -201,9 +210,10 @@ fn ask_the_operator(gateway: &Gateway, token: bool) {
 #[test]
 fn every_byte_that_comes_out_is_free_of_them() {
     let [first, second] = [Upstream::start(gossip), Upstream::start(gossip)];
+    let third = Upstream::greeting(b"HTTP/1.1 400 usersecret\r\n\r\n", gossip);
     let (closed, full) = (ClosedPort::new(), FullPort::new());
     let token = "admin_token = \"admintokensecret\"";
-    let setup = || guarded(&[&first, &second], &closed, &full, token);
+    let setup = || guarded(&[&first, &second, &third], &closed, &full, token);
     let mut gateway = Gateway::start(&talkative(&setup()));
     ask_everything(&gateway);
     ask_the_operator(&gateway, true);
@@ -249,8 +259,10 @@ fn every_byte_that_comes_out_is_free_of_them() {
 #[test]
 fn without_a_token_the_admin_port_is_as_silent() {
     let [first, second] = [Upstream::start(gossip), Upstream::start(gossip)];
+    let third = Upstream::greeting(b"HTTP/1.1 400 usersecret\r\n\r\n", gossip);
     let (closed, full) = (ClosedPort::new(), FullPort::new());
-    let gateway = Gateway::start(&talkative(&guarded(&[&first, &second], &closed, &full, "metrics_public = true")));
+    let gateway =
+        Gateway::start(&talkative(&guarded(&[&first, &second, &third], &closed, &full, "metrics_public = true")));
     ask_the_operator(&gateway, false);
     assert_none(&gateway.log(), "the log");
 }

@@ -1,0 +1,218 @@
+//! A connection as its users see it: plain bytes, whether TLS is spoken below them or not.
+
+use crate::logic::fault::Reason;
+use crate::logic::snapshot::Endpoint;
+use crate::logic::units::Nanos;
+use crate::net::ring::{self, Cut, Stream, WriteBroke};
+use crate::wire::tls::{Broken, Session, Step, Took};
+use crate::wire::tls_config;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ServerConfig};
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Reads of a quiet connection that are looked into: tickets come in one or two.
+const QUIET_READS: usize = 4;
+
+/// What TLS towards an Endpoint needs.
+#[derive(Clone)]
+pub struct ClientTls {
+    /// Versions, roots, tickets.
+    pub config: Arc<ClientConfig>,
+    /// The name that must be proved.
+    pub name: ServerName<'static>,
+}
+
+impl ClientTls {
+    /// What TLS towards this Endpoint needs; `None` where none is spoken, and where it can't be made: then nothing is
+    /// sent to it.
+    pub fn of(endpoint: &Endpoint) -> Option<ClientTls> {
+        let made = endpoint.url.https.then(|| tls_config::client(&endpoint.url.host, &endpoint.tls))?;
+        made.ok().map(|(config, name)| ClientTls { config, name })
+    }
+}
+
+/// A socket, and the TLS session on it.
+pub struct Link {
+    stream: Stream,
+    tls: Option<Box<Session>>,
+}
+
+impl From<Stream> for Link {
+    fn from(stream: Stream) -> Link {
+        Link { stream, tls: None }
+    }
+}
+
+/// Deadlines and handles are the socket's.
+impl Deref for Link {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        &self.stream
+    }
+}
+
+impl Link {
+    /// Connects, and agrees on TLS if it is wanted, until `until_ns`.
+    ///
+    /// # Errors
+    /// Why nothing can be sent.
+    pub async fn connect(
+        address: SocketAddr,
+        tls: Option<&ClientTls>,
+        until_ns: Nanos,
+        now_ns: Nanos,
+    ) -> Result<Link, Reason> {
+        let stream = match Stream::connect(address, until_ns.saturating_sub(now_ns)).await {
+            Ok(stream) => stream,
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(Reason::ConnectTimeout),
+            Err(_) => return Err(Reason::ConnectFailed),
+        };
+        let Some(tls) = tls else { return Ok(stream.into()) };
+        let session = Session::client(tls.config.clone(), tls.name.clone()).map_err(Broken::reason)?;
+        let mut link = Link { stream, tls: Some(Box::new(session)) };
+        link.stream.arm(until_ns, Cut::Both, ring::now());
+        match link.shake().await {
+            Ok(()) => Ok(link),
+            Err(_) if link.expired() => Err(Reason::ConnectTimeout),
+            Err(broken) => Err(broken.reason()),
+        }
+    }
+
+    /// Agrees on TLS with a caller. The deadline is the one that the stream has.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn accept(stream: Stream, config: Arc<ServerConfig>) -> Result<Link, Broken> {
+        let mut link = Link { stream, tls: Some(Box::new(Session::server(config)?)) };
+        link.shake().await.map(|()| link)
+    }
+
+    /// Whether TLS is spoken, and if so, whether an earlier session was taken up again.
+    pub fn resumed(&self) -> Option<bool> {
+        self.tls.as_ref().map(|tls| tls.resumed())
+    }
+
+    async fn shake(&mut self) -> Result<(), Broken> {
+        let Link { stream, tls: Some(tls) } = self else { return Ok(()) };
+        loop {
+            let step = tls.shake();
+            if tls.is_to_write() {
+                let outgoing = tls.outgoing();
+                let length = outgoing.len();
+                let (wrote, outgoing) = stream.write(outgoing, 0, length, None).await;
+                tls.written(outgoing);
+                if wrote.is_err() && step.is_ok() {
+                    return Err(Broken::Failed);
+                }
+            }
+            match step? {
+                Step::Done => return Ok(()),
+                Step::Write => {}
+                Step::Read => {
+                    let (read, incoming) = stream.read(tls.room()).await;
+                    tls.received(incoming)?;
+                    if !matches!(read, Ok(count) if count > 0) {
+                        return Err(Broken::Failed);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads once into the spare capacity behind `buf`'s contents; 0 = the peer has ended. An end that TLS does not
+    /// confirm is an error: somebody may have cut the answer short. Never dropped in flight.
+    pub async fn read(&mut self, mut buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        loop {
+            // One place that waits, for both kinds: a second would make each connection's task larger.
+            let into = match &mut self.tls {
+                None => std::mem::take(&mut buf),
+                Some(tls) => match tls.take(&mut buf) {
+                    Ok(Took::Bytes(count)) => return (Ok(count), buf),
+                    Ok(Took::End) => return (Ok(0), buf),
+                    Ok(Took::Read) => tls.room(),
+                    Err(_) => return (Err(io::ErrorKind::InvalidData.into()), buf),
+                },
+            };
+            let (read, into) = self.stream.read(into).await;
+            let Some(tls) = &mut self.tls else { return (read, into) };
+            let understood = tls.received(into);
+            match read {
+                Ok(0) => return (Err(io::ErrorKind::UnexpectedEof.into()), buf),
+                Ok(_) if understood.is_ok() => {}
+                Ok(_) => return (Err(io::ErrorKind::InvalidData.into()), buf),
+                Err(error) => return (Err(error), buf),
+            }
+        }
+    }
+
+    /// Writes `buf[from..to]`, as [`Stream::write`] does. With TLS `taken` counts what was encrypted and at least in
+    /// part taken: what the peer may have seen.
+    pub async fn write(
+        &mut self,
+        mut buf: Vec<u8>,
+        from: usize,
+        to: usize,
+        patience_ns: Option<Nanos>,
+    ) -> (Result<(), WriteBroke>, Vec<u8>) {
+        let mut at = from;
+        loop {
+            let (out, begin, end, next) = match &mut self.tls {
+                None => (std::mem::take(&mut buf), at, to, to),
+                Some(tls) => match tls.seal(&buf[at..to]) {
+                    Ok(sealed) => {
+                        let out = tls.outgoing();
+                        let length = out.len();
+                        (out, 0, length, at + sealed)
+                    }
+                    Err(_) => return (Err(WriteBroke { taken: at - from }), buf),
+                },
+            };
+            let (wrote, out) = self.stream.write(out, begin, end, patience_ns).await;
+            let Some(tls) = &mut self.tls else { return (wrote, out) };
+            tls.written(out);
+            if let Err(broke) = wrote {
+                let taken = if broke.taken > 0 { next } else { at } - from;
+                return (Err(WriteBroke { taken }), buf);
+            }
+            at = next;
+            if at >= to {
+                return (Ok(()), buf);
+            }
+        }
+    }
+
+    /// Whether the peer has neither closed nor said anything: only such a connection may be used again. What TLS says
+    /// for itself (tickets) is taken in, and is nothing.
+    pub fn is_quiet(&mut self) -> bool {
+        let Some(tls) = &mut self.tls else { return self.stream.is_quiet() };
+        for _ in 0..QUIET_READS {
+            if !tls.settles() {
+                return false;
+            }
+            if self.stream.is_quiet() {
+                return true;
+            }
+            let mut incoming = tls.room();
+            let read = self.stream.read_now(&mut incoming);
+            if tls.received(incoming).is_err() || !matches!(read, Ok(count) if count > 0) {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Tells the peer that nothing more will be written.
+    pub fn finish_writing(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.close();
+            let note = tls.outgoing();
+            // Of use to a peer that reads to the end; one whose buffer is full does not wait for it.
+            self.stream.write_now(&note);
+        }
+        self.stream.finish_writing();
+    }
+}
