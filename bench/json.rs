@@ -1,44 +1,80 @@
-//! How fast is the scanner? Times it against serde_json's raw value on texts like those of nodes.
+//! How fast is the scanner? Times it against serde_json's raw value and simd-json's tape on texts like those of nodes.
 //!
-//! `cargo bench --bench json`. Each figure is the best of many runs, in bytes per nanosecond (GB/s).
+//! `cargo bench --bench json`. Times are CPU time of the thread, which other load on the machine hardly touches. Each
+//! round times all of them, so that ratios are taken between neighbours; told are medians, and in brackets least and
+//! most. simd-json rewrites its input, so each of its runs begins with a copy; its buffers and tape are used again.
 
 use ringway::wire::json::validate;
 use ringway::wire::jsonrpc::{Checked, check, parse, request_len, write_request};
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::value::RawValue;
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::io::{self, Write};
-use std::time::{Duration, Instant};
+
+/// Rounds for each text.
+const ROUNDS: usize = 25;
+/// CPU time that one figure of a round is measured over.
+const SPAN_NS: f64 = 2e6;
 
 fn main() -> io::Result<()> {
     let mut out = io::stdout().lock();
     let calldata = format!("\"0x{}\"", "00a9059cbb".repeat(20_000));
     let texts = [
+        ("short answer, 118 B", format!("{{\"jsonrpc\":\"2.0\",\"id\":983,\"result\":\"0x{}\"}}", "5e".repeat(39))),
+        ("getLogs, 2 KB", logs(1_900, "")),
+        ("getLogs, 10 KB", logs(10_000, "")),
+        ("getLogs, 100 KB", logs(100_000, "")),
         ("getLogs, 1 MB", logs(1_000_000, "")),
         ("getLogs, 1 MB, indented", logs(1_000_000, "\n        ")),
-        ("getLogs, 10 KB", logs(10_000, "")),
         ("trace with long hex, 1 MB", format!("[{}]", [calldata.as_str(); 5].join(","))),
         ("numbers, 1 MB", format!("[{}]", vec!["1,22,333,4444.5,-6e7,123456789012"; 30_000].join(","))),
         ("text in Chinese, 1 MB", format!("[{}]", vec!["\"區塊鏈節點的回答\""; 40_000].join(","))),
         ("escapes, 1 MB", format!("[{}]", vec![r#""a\n\"b\"\u00e9\\""#; 50_000].join(","))),
     ];
+    writeln!(
+        out,
+        "| text | bytes | validate GB/s | check GB/s | RawValue GB/s | simd-json GB/s | RawValue ÷ validate | simd-json ÷ validate |"
+    )?;
+    writeln!(out, "|---|---|---|---|---|---|---|---|")?;
     for (name, text) in &texts {
-        let body = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{text}}}");
-        let ours = best(|| validate(black_box(text.as_bytes()), 10_000).is_ok());
-        let checked = best(|| matches!(check(black_box(body.as_bytes()), 7), Checked::Result(_)));
-        let serde = best(|| serde_json::from_slice::<&RawValue>(black_box(text.as_bytes())).is_ok());
-        let speed = |time: Duration| text.len() as f64 / time.as_nanos().max(1) as f64;
-        let times = serde.as_nanos() as f64 / ours.as_nanos().max(1) as f64;
-        writeln!(
-            out,
-            "{name:28} {:8} B  validate {:6.2}  check {:6.2}  serde_json {:6.2} GB/s  {times:5.2} times",
-            text.len(),
-            speed(ours),
-            speed(checked),
-            speed(serde)
-        )?;
+        row(&mut out, name, text)?;
     }
+    writeln!(out)?;
     small(&mut out)
+}
+
+/// One text: four ways to read it.
+fn row(out: &mut impl Write, name: &str, text: &str) -> io::Result<()> {
+    let bytes = text.as_bytes();
+    let body = format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{text}}}");
+    let (mut scratch, mut buffers) = (vec![0; bytes.len()], simd_json::Buffers::new(bytes.len()));
+    let mut spare = Some(simd_json::Tape::null());
+    let mut ours = || validate(black_box(bytes), 10_000).is_ok();
+    let mut checked = || matches!(check(black_box(body.as_bytes()), 7), Checked::Result(_));
+    let mut serde = || serde_json::from_slice::<&RawValue>(black_box(bytes)).is_ok();
+    let mut simd = || {
+        scratch.copy_from_slice(black_box(bytes));
+        let mut tape = spare.take().unwrap_or_else(simd_json::Tape::null).reset();
+        let good = simd_json::fill_tape(&mut scratch, &mut buffers, &mut tape).is_ok();
+        spare = Some(tape.reset());
+        good
+    };
+    let mut runs: [&mut dyn FnMut() -> bool; 4] = [&mut ours, &mut checked, &mut serde, &mut simd];
+    let counts = runs.each_mut().map(|run| repeats(run));
+    let rounds: Vec<[f64; 4]> = (0..ROUNDS).map(|_| timed(&mut runs, counts)).collect();
+    let speed = |at: usize| {
+        let length = if at == 1 { body.len() } else { bytes.len() };
+        length as f64 / spread(rounds.iter().map(|times| times[at])).0
+    };
+    let ratio = |at: usize| {
+        let (middle, least, most) = spread(rounds.iter().map(|times| times[at] / times[0]));
+        format!("{middle:.2} ({least:.2}..{most:.2})")
+    };
+    let length = bytes.len();
+    let [ours, checked, serde, simd] = [0, 1, 2, 3].map(speed);
+    let (to_serde, to_simd) = (ratio(2), ratio(3));
+    writeln!(out, "| {name} | {length} | {ours:.2} | {checked:.2} | {serde:.2} | {simd:.2} | {to_serde} | {to_simd} |")
 }
 
 /// What one ordinary Call costs.
@@ -60,24 +96,50 @@ fn small(out: &mut impl Write) -> io::Result<()> {
             }),
         ),
     ] {
-        writeln!(out, "{name:28} {time:6.1} ns")?;
+        writeln!(out, "- {name}: {time:.1} ns")?;
     }
     Ok(())
 }
 
-fn best(mut run: impl FnMut() -> bool) -> Duration {
-    let once = || {
-        let start = Instant::now();
-        assert!(run());
-        start.elapsed()
-    };
-    std::iter::repeat_with(once).take(200).min().unwrap_or_default()
+/// CPU time of this thread so far, in ns.
+fn cpu_ns() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+/// CPU time of `count` runs, in ns for each.
+fn mean(run: &mut dyn FnMut() -> bool, count: u32) -> f64 {
+    let start = cpu_ns();
+    for _ in 0..count {
+        assert!(black_box(run()));
+    }
+    (cpu_ns() - start) / f64::from(count)
+}
+
+/// How many runs fill the span of one figure.
+fn repeats(run: &mut dyn FnMut() -> bool) -> u32 {
+    mean(run, 3);
+    (SPAN_NS / mean(run, 10)).clamp(1.0, 1e6) as u32
+}
+
+fn timed(runs: &mut [&mut dyn FnMut() -> bool; 4], counts: [u32; 4]) -> [f64; 4] {
+    let mut times = [0.0; 4];
+    for ((time, run), count) in times.iter_mut().zip(runs).zip(counts) {
+        *time = mean(run, count);
+    }
+    times
+}
+
+/// The middle, the least and the most.
+fn spread(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    (values[values.len() / 2], values[0], values[values.len() - 1])
 }
 
 fn many(mut run: impl FnMut() -> bool) -> f64 {
-    const RUNS: u32 = 20_000;
-    let times = best(|| (0..RUNS).all(|_| black_box(run())));
-    times.as_nanos() as f64 / f64::from(RUNS)
+    let count = repeats(&mut run);
+    spread((0..ROUNDS).map(|_| mean(&mut run, count))).0
 }
 
 /// An answer of `eth_getLogs` of about `size` bytes; `space` stands after each comma and brace.

@@ -3,7 +3,7 @@
 use crate::config::fault::Severity;
 use crate::config::resolve::{Resolved, resolve_bytes};
 use crate::host;
-use crate::logic::snapshot::{Driver, Endpoint, Snapshot};
+use crate::logic::snapshot::{Driver, Endpoint, Listen, Snapshot};
 use crate::logic::versions;
 use crate::net::ring::{self, Kind, Ring};
 use crate::net::shard;
@@ -14,6 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -50,7 +51,9 @@ pub struct Running {
     /// What its shards share.
     pub world: Arc<World>,
     /// Where the data plane listens.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listen>,
+    /// Which file each of those is, where it is one.
+    files: Vec<(Listen, u64)>,
     /// Where the admin port listens.
     pub admin: SocketAddr,
     /// What its shards run on.
@@ -72,12 +75,13 @@ pub fn start(snapshot: Snapshot) -> Result<Running, Failure> {
     let admin_listener =
         TcpListener::bind(server.admin).map_err(|error| Failure(format!("admin {}: {error}", server.admin)))?;
     let addresses = resolve_names(&snapshot, None);
-    let world = World::new(Live::new(snapshot, addresses, shards, None), shards);
-    let bound: Vec<SocketAddr> = listen.iter().filter_map(|(at, _)| *at).collect();
+    let live = with_tls(Live::new(snapshot, addresses, shards, None), None).map_err(Failure)?;
+    let world = World::new(live, shards);
+    let bound: Vec<Listen> = listen.iter().map(|(at, _)| at.clone()).collect();
     let admin = admin_listener.local_addr().map_err(|error| Failure(format!("admin: {error}")))?;
     admin::start(admin_listener, world.clone(), ring::now).map_err(|error| Failure(format!("admin: {error}")))?;
     incidents::start(&world).map_err(|error| Failure(format!("incidents: {error}")))?;
-    let mut per_shard: Vec<Vec<TcpListener>> = (0..shards).map(|_| Vec::new()).collect();
+    let mut per_shard: Vec<Vec<OwnedFd>> = (0..shards).map(|_| Vec::new()).collect();
     for (_, sockets) in listen {
         per_shard.iter_mut().zip(sockets).for_each(|(own, socket)| own.push(socket));
     }
@@ -103,7 +107,11 @@ pub fn start(snapshot: Snapshot) -> Result<Running, Failure> {
     for result in started.iter().take(shards) {
         result.map_err(|error| Failure(format!("a shard could not make its ring: {error}")))?;
     }
-    let running = Running { world, listen: bound, admin, driver, shards: threads };
+    let files = bound.iter().map(|listen| match listen {
+        Listen::Unix(path) => (listen.clone(), host::inode_of(path)),
+        Listen::Tcp(_) => (listen.clone(), 0),
+    });
+    let running = Running { world, files: files.collect(), listen: bound, admin, driver, shards: threads };
     running.wait_until_accepting();
     Ok(running)
 }
@@ -186,6 +194,8 @@ fn leave(running: Running) -> Result<u8, Failure> {
     running.world.lifecycle.advance(Phase::Leaving);
     tracing::info!(delay_ms = server.shutdown_delay_ns / 1_000_000, "leaving: readiness says no");
     std::thread::sleep(Duration::from_nanos(server.shutdown_delay_ns));
+    // A socket in the file system has nobody behind it from now on.
+    host::remove_sockets(&running.files);
     running.world.lifecycle.advance(Phase::Draining);
     tracing::info!(grace_ms = server.shutdown_grace_ns / 1_000_000, "draining");
     if !running.join(Some(Duration::from_nanos(server.shutdown_grace_ns))) {
@@ -212,8 +222,24 @@ pub fn reload(path: &str, world: &World) -> Result<Vec<String>, Vec<String>> {
     }
     versions::carry_over(&before.snapshot, &mut snapshot);
     let addresses = resolve_names(&snapshot, Some(&before));
-    world.live.store(Arc::new(Live::new(snapshot, addresses, world.shards, Some(&before))));
+    let live = Live::new(snapshot, addresses, world.shards, Some(&before));
+    let live = with_tls(live, Some(&before)).map_err(|why| vec![format!("{path}: {why}")])?;
+    world.live.store(Arc::new(live));
     Ok(lines)
+}
+
+/// Adds TLS towards callers, if the Snapshot has it. Sessions of before can be taken up again, unless somebody else
+/// decides now who may call: a ticket stands for a certificate that was looked at then.
+fn with_tls(live: Live, before: Option<&Live>) -> Result<Live, String> {
+    let Some(tls) = &live.snapshot.server.tls else { return Ok(live) };
+    let same_callers = |before: &&Live| {
+        before.snapshot.server.tls.as_ref().is_some_and(|before| before.client_roots == tls.client_roots)
+    };
+    let kept = before.filter(same_callers).and_then(|before| before.tls.as_ref()).map(|tls| tls.ticketer.clone());
+    let tickets = kept.map_or_else(tls_config::tickets, Ok);
+    let config = tickets.and_then(|tickets| tls_config::server(tls, tickets));
+    let config = config.map_err(|error| format!("server.tls: {error}"))?;
+    Ok(Live { tls: Some(config), ..live })
 }
 
 fn announce(running: &Running, wanted: Driver) {

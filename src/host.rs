@@ -1,7 +1,10 @@
 //! What this machine has to offer: CPUs, limits, and sockets to listen on.
 
+use crate::logic::snapshot::Listen;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::{Duration, Instant};
 
 /// Connections that wait in the kernel to be accepted, per listener.
@@ -10,21 +13,61 @@ const BACKLOG: i32 = 4096;
 const BIND_PATIENCE: Duration = Duration::from_millis(500);
 
 /// One address as it was bound, with a socket for each shard.
-pub type Bound = (Option<SocketAddr>, Vec<TcpListener>);
+pub type Bound = (Listen, Vec<OwnedFd>);
 
 /// Listeners for all shards on all addresses.
 ///
 /// # Errors
 /// The address that can't be had, and why.
-pub fn bind_all(addresses: &[SocketAddr], shards: usize) -> Result<Vec<Bound>, String> {
-    addresses
-        .iter()
-        .map(|address| bind(*address, shards).map_err(|error| format!("listen {address}: {error}")))
-        .collect()
+pub fn bind_all(listen: &[Listen], shards: usize) -> Result<Vec<Bound>, String> {
+    let bind = |one: &Listen| match one {
+        Listen::Tcp(address) => bind(*address, shards).map(|(address, sockets)| (Listen::Tcp(address), sockets)),
+        Listen::Unix(path) => bind_unix(path, shards).map(|sockets| (one.clone(), sockets)),
+    };
+    listen.iter().map(|one| bind(one).map_err(|error| format!("listen {one}: {error}"))).collect()
+}
+
+/// One socket on one file, which all shards accept from. What a former process has left there is replaced; what
+/// somebody serves is not.
+fn bind_unix(path: &str, shards: usize) -> io::Result<Vec<OwnedFd>> {
+    let made = || socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM.nonblocking(), None);
+    let address = socket2::SockAddr::unix(path)?;
+    let socket = made()?;
+    let patience = Instant::now() + BIND_PATIENCE;
+    while let Err(error) = socket.bind(&address) {
+        let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+        let refused = made()?.connect(&address).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+        match is_socket {
+            true if refused => std::fs::remove_file(path)?,
+            // A ring that has just died holds its sockets for some ms more.
+            true if Instant::now() < patience => std::thread::sleep(Duration::from_millis(10)),
+            _ => return Err(error),
+        }
+    }
+    socket.listen(BACKLOG)?;
+    let more = (1..shards).map(|_| socket.as_fd().try_clone_to_owned()).collect::<io::Result<Vec<_>>>()?;
+    Ok([socket.into()].into_iter().chain(more).collect())
+}
+
+/// Takes the files of Unix sockets away, so that nobody connects to them any more; `made` says which were this
+/// process's own.
+pub fn remove_sockets(made: &[(Listen, u64)]) {
+    for (listen, inode) in made {
+        if let Listen::Unix(path) = listen
+            && inode_of(path) == *inode
+        {
+            let _ = std::fs::remove_file(&**path);
+        }
+    }
+}
+
+/// Which file a path is; 0 = none.
+pub fn inode_of(path: &str) -> u64 {
+    std::fs::symlink_metadata(path).map_or(0, |file| file.ino())
 }
 
 /// One listener per shard on one address; port 0 is chosen once.
-fn bind(address: SocketAddr, shards: usize) -> io::Result<Bound> {
+fn bind(address: SocketAddr, shards: usize) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
     let patience = Instant::now() + BIND_PATIENCE;
     // Without SO_REUSEPORT first: two gateways that share a port by accident would each get half of the traffic.
     // It never listens: whoever connected to it would be reset a moment later.
@@ -41,7 +84,7 @@ fn bind(address: SocketAddr, shards: usize) -> io::Result<Bound> {
     let sockets = (0..shards).map(|_| bound(address, true)).collect::<io::Result<Vec<_>>>()?;
     // All are bound before the first listens: connections that one gets must not be reset by another's failure.
     sockets.iter().try_for_each(|socket| socket.listen(BACKLOG))?;
-    Ok((Some(address), sockets.into_iter().map(TcpListener::from).collect()))
+    Ok((address, sockets.into_iter().map(OwnedFd::from).collect()))
 }
 
 fn bound(address: SocketAddr, shared: bool) -> io::Result<socket2::Socket> {
@@ -116,11 +159,36 @@ mod tests {
 
     #[test]
     fn a_taken_port_is_an_error_and_not_shared() {
-        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let error = bind(taken.local_addr().unwrap(), 2).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         let (address, sockets) = bind("127.0.0.1:0".parse().unwrap(), 2).unwrap();
         assert_eq!(sockets.len(), 2);
-        assert!(sockets.iter().all(|socket| socket.local_addr().ok() == address));
+        let bound = |socket: &OwnedFd| socket2::SockRef::from(socket).local_addr().ok()?.as_socket();
+        assert!(sockets.iter().all(|socket| bound(socket) == Some(address)));
+    }
+
+    #[test]
+    fn a_socket_that_nobody_serves_is_replaced_and_nothing_else_is() {
+        let folder = std::env::temp_dir().join(format!("ringway-host-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("s").to_str().unwrap().to_owned();
+        let made = bind_unix(&path, 3).unwrap();
+        assert_eq!(made.len(), 3);
+        assert_eq!(bind_unix(&path, 1).unwrap_err().kind(), io::ErrorKind::AddrInUse, "somebody serves it");
+        drop(made);
+        let old = inode_of(&path);
+        let anew = bind_unix(&path, 1).unwrap();
+        std::os::unix::net::UnixStream::connect(&path).unwrap();
+        assert_ne!(inode_of(&path), 0);
+        remove_sockets(&[(Listen::Unix(path.clone().into()), old + 1_000_000)]);
+        assert!(inode_of(&path) != 0, "another process' file stays");
+        remove_sockets(&[(Listen::Unix(path.clone().into()), inode_of(&path))]);
+        assert_eq!(inode_of(&path), 0);
+        drop(anew);
+        std::fs::write(&path, "a file of somebody's").unwrap();
+        assert!(bind_unix(&path, 1).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"a file of somebody's");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

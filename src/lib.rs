@@ -71,6 +71,7 @@ pub mod wire {
     pub mod jsonrpc_check;
     pub mod jsonrpc_write;
     pub mod params;
+    pub mod proxy;
     pub mod solana_tx;
     pub mod tls;
     pub mod tls_config;
@@ -121,12 +122,14 @@ pub mod net {
     pub mod inbox;
     pub mod link;
     pub mod look_up;
+    pub mod opening;
     pub mod pool;
     pub mod reply;
     pub mod ring;
     pub mod shard;
     pub mod tab;
     pub mod upstream;
+    mod wheel;
 }
 
 /// Rank 2. People: the admin port, metrics, the log.

@@ -20,6 +20,7 @@ mod gateway {
     mod http_edge;
     mod json_sockets;
     mod limits;
+    mod listen;
     mod lives;
     mod material;
     mod matrix;

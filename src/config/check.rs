@@ -210,7 +210,6 @@ mod tests {
     #[test]
     fn a_known_key_that_is_not_built_yet_is_refused_by_name() {
         for (line, path) in [
-            ("«proxy_protocol = true", "server.proxy_protocol"),
             ("[log]\n«sample = 10", "log.sample"),
             ("[«websocket]\nmax_inflight = 1", "websocket"),
             ("[«limits]\nip.json_rpc = { rps = 1 }", "limits"),
@@ -243,8 +242,8 @@ mod tests {
             let text = with("path = \"/eth\"", &format!("path = \"/eth\"\n{line}"));
             faulty(&text, &format!("gateway[eth].{key}"), &["not built yet; remove it"]);
         }
-        let proxied = with("shards = 2", "«proxy_protocol = true");
-        faulty(&proxied, "server.proxy_protocol", &["or write proxy_protocol = false"]);
+        let sampled = with("shards = 2", "[log]\n«sample = 10");
+        faulty(&sampled, "log.sample", &["or write sample = 0"]);
         let tiered = with("\"weighted\"", "«\"tiered\"").replace(", weight = 3", "").replace(", weight = 1", "");
         faulty(
             &tiered,
@@ -255,9 +254,8 @@ mod tests {
 
     #[test]
     fn a_key_that_is_not_built_yet_may_ask_for_nothing() {
-        let server = "proxy_protocol = false";
         let gateway = "auth = \"none\"\nendpoint_free = []\ncache = \"0\"\nshare_inflight = []\npath = \"/eth\"";
-        let text = with("shards = 2", &format!("{server}\n[log]\nsample = 0\n[websocket]\n[limits]"))
+        let text = with("shards = 2", "[log]\nsample = 0\n[websocket]\n[limits]")
             .replace("enabled = true", "warm = 0\ngzip = false\ncapabilities = []\nwithout = []")
             .replace("path = \"/eth\"", gateway);
         assert_eq!(read(&text).faults, []);

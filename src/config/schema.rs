@@ -111,7 +111,7 @@ const SERVER: &[Key] = &[
     key("shards", Count(0, 1_024), Lit::Count(0)),
     key("driver", Choice(&["auto", "io_uring", "epoll"], &[]), Lit::Text("auto")),
     key("tls", Table(SERVER_TLS), Absent),
-    key("proxy_protocol", Flag, Lit::Flag(false)).later(Lit::Flag(false)),
+    key("proxy_protocol", Flag, Lit::Flag(false)),
     key("trusted_proxies", Texts, NONE),
     key("explain", Choice(&["off", "trusted", "all"], &[]), Lit::Text("trusted")),
     key("explain_from", Texts, NONE),

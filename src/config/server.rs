@@ -4,7 +4,7 @@ use super::fault::Faults;
 use super::file::View;
 use super::tls::{self, Files};
 use crate::logic::cidr::Cidr;
-use crate::logic::snapshot::{ATTEMPTS_MAX, CircuitRule, Driver, Explain, LogFormat, LogLevel, Secret, Server};
+use crate::logic::snapshot::{ATTEMPTS_MAX, CircuitRule, Driver, Explain, Listen, LogFormat, LogLevel, Secret, Server};
 use crate::logic::units::{MILLION, show_duration};
 use std::net::SocketAddr;
 
@@ -33,6 +33,7 @@ pub(super) fn server(top: &View<'_>, files: Files<'_>, faults: &mut Faults<'_>) 
         },
         explain_from: ranges(&server, "explain_from", faults),
         tls: tls::listen(&server, files, faults),
+        proxy_protocol: proxy_protocol(&server, faults),
         trusted_proxies: ranges(&server, "trusted_proxies", faults),
         compression: server.flag("compression"),
         max_connections: server.count("max_connections"),
@@ -74,6 +75,16 @@ fn warn_of_little_memory(server: &View<'_>, faults: &mut Faults<'_>) {
         let text = "max_buffered_bytes is below max_response_bytes, so an answer may be allowed and never find room; let it hold a few of the largest";
         faults.warn(server.at_of(name), server.path_of(name), text);
     }
+}
+
+fn proxy_protocol(server: &View<'_>, faults: &mut Faults<'_>) -> bool {
+    let on = server.flag("proxy_protocol");
+    if on && !server.typed("trusted_proxies") {
+        let text =
+            "is on, and trusted_proxies is empty, so no PROXY header is ever read; name the proxies that write it";
+        faults.warn(server.at_of("proxy_protocol"), server.path_of("proxy_protocol"), text);
+    }
+    on
 }
 
 /// A list of address ranges.
@@ -121,7 +132,7 @@ pub(super) fn circuit(view: &View<'_>, base: Option<CircuitRule>, faults: &mut F
     rule
 }
 
-fn listen(server: &View<'_>, faults: &mut Faults<'_>) -> Vec<SocketAddr> {
+fn listen(server: &View<'_>, faults: &mut Faults<'_>) -> Vec<Listen> {
     let (texts, path) = (server.texts("listen"), server.path_of("listen"));
     if texts.is_empty() {
         faults.fault(
@@ -130,24 +141,37 @@ fn listen(server: &View<'_>, faults: &mut Faults<'_>) -> Vec<SocketAddr> {
             "is empty; write at least one address, like [\"127.0.0.1:8545\"]",
         );
     }
-    let mut listen: Vec<SocketAddr> = Vec::with_capacity(texts.len());
+    let mut listen: Vec<Listen> = Vec::with_capacity(texts.len());
     for (position, typed) in texts.iter().enumerate() {
         let path = format!("{path}[{position}]");
-        if typed.text.starts_with("unix:") {
-            faults.fault(typed.at, path, "unix: sockets are not built yet; write an address and a port");
-            continue;
-        }
-        match typed.text.parse::<SocketAddr>() {
-            Ok(address) if address.port() != 0 && listen.contains(&address) => {
-                faults.fault(typed.at, path, "is listed twice; remove one of the two");
+        let one = match typed.text.strip_prefix("unix:") {
+            Some(file) if file.starts_with('/') && file.len() <= UNIX_BYTES_MAX && !file.contains('\0') => {
+                Listen::Unix(file.into())
             }
-            Ok(address) => listen.push(address),
-            Err(_) => faults.fault(typed.at, path, ADDRESS),
+            Some(_) => {
+                faults.fault(typed.at, path, UNIX);
+                continue;
+            }
+            None => match typed.text.parse::<SocketAddr>() {
+                Ok(address) => Listen::Tcp(address),
+                Err(_) => {
+                    faults.fault(typed.at, path, ADDRESS);
+                    continue;
+                }
+            },
+        };
+        let any_port = matches!(one, Listen::Tcp(address) if address.port() == 0);
+        match !any_port && listen.contains(&one) {
+            true => faults.fault(typed.at, path, "is listed twice; remove one of the two"),
+            false => listen.push(one),
         }
     }
     listen
 }
 
+/// Longest path of a Unix socket (unix(7)).
+const UNIX_BYTES_MAX: usize = 107;
+const UNIX: &str = "must be unix: and an absolute path of at most 107 bytes, like \"unix:/run/ringway.sock\"";
 const ADDRESS: &str = "must be an IP address and a port, like \"127.0.0.1:8545\", \"0.0.0.0:8545\" or \"[::1]:8545\"";
 
 fn admin_token(server: &View<'_>, faults: &mut Faults<'_>) -> Option<Secret> {
@@ -159,7 +183,7 @@ fn admin_token(server: &View<'_>, faults: &mut Faults<'_>) -> Option<Secret> {
     Some(Secret::new(token))
 }
 
-fn admin(server: &View<'_>, listen: &[SocketAddr], token: bool, faults: &mut Faults<'_>) -> SocketAddr {
+fn admin(server: &View<'_>, listen: &[Listen], token: bool, faults: &mut Faults<'_>) -> SocketAddr {
     let (at, path) = (server.at_of("admin"), server.path_of("admin"));
     let admin = match server.text("admin").unwrap_or_default().parse::<SocketAddr>() {
         Ok(admin) => admin,
@@ -174,7 +198,7 @@ fn admin(server: &View<'_>, listen: &[SocketAddr], token: bool, faults: &mut Fau
         let text = "is not on loopback, so it needs a token; write admin_token = \"${RINGWAY_ADMIN_TOKEN}\", or listen on 127.0.0.1";
         faults.fault(at, path.clone(), text);
     }
-    if admin.port() != 0 && listen.contains(&admin) {
+    if admin.port() != 0 && listen.contains(&Listen::Tcp(admin)) {
         faults.fault(at, path, "is an address of `listen` too; give the admin port an address of its own");
     }
     admin
@@ -182,14 +206,14 @@ fn admin(server: &View<'_>, listen: &[SocketAddr], token: bool, faults: &mut Fau
 
 #[cfg(test)]
 mod tests {
-    use super::super::resolve::probe::{SOUND, faulty, sound, with};
+    use super::super::resolve::probe::{SOUND, faulty, sound, warned, with};
     use super::*;
     use crate::logic::units::{MS, SECOND};
 
     #[test]
     fn defaults_are_those_of_the_reference() {
         let server = sound(&with("shards = 2", "")).server;
-        assert_eq!(server.listen, [SocketAddr::from(([127, 0, 0, 1], 8545))]);
+        assert_eq!(server.listen, [Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 8545)))]);
         assert_eq!(server.admin, SocketAddr::from(([127, 0, 0, 1], 9545)));
         assert!(server.admin_token.is_none() && !server.metrics_public);
         assert_eq!((server.shards, server.driver, server.max_connections), (0, Driver::Auto, 100_000));
@@ -223,7 +247,9 @@ mod tests {
             ("listen = «[]", "server.listen", "at least one address"),
             ("listen = [«\"localhost:8545\"]", "server.listen[0]", "IP address and a port"),
             ("listen = [«\"8545\"]", "server.listen[0]", "IP address and a port"),
-            ("listen = [«\"unix:/run/ringway.sock\"]", "server.listen[0]", "not built yet"),
+            ("listen = [«\"unix:ringway.sock\"]", "server.listen[0]", "an absolute path"),
+            ("listen = [«\"unix:\"]", "server.listen[0]", "an absolute path"),
+            ("listen = [\"unix:/r\", «\"unix:/r\"]", "server.listen[1]", "listed twice"),
             ("listen = [\"127.0.0.1:1\", «\"127.0.0.1:1\"]", "server.listen[1]", "listed twice"),
             ("admin = «\"nowhere\"", "server.admin", "IP address and a port"),
             ("admin = «\"127.0.0.1:8545\"", "server.admin", "address of its own"),
@@ -231,6 +257,20 @@ mod tests {
         for (typed, path, says) in cases {
             faulty(&with("shards = 2", typed), path, &[says]);
         }
+    }
+
+    #[test]
+    fn a_socket_in_the_file_system_may_be_listened_on() {
+        let server = sound(&with("shards = 2", "listen = [\"unix:/run/ringway.sock\"]")).server;
+        assert_eq!(server.listen, [Listen::Unix("/run/ringway.sock".into())]);
+        assert_eq!(server.listen[0].to_string(), "unix:/run/ringway.sock");
+    }
+
+    #[test]
+    fn a_proxy_header_needs_somebody_who_may_write_it() {
+        let both = "proxy_protocol = true\ntrusted_proxies = [\"10.0.0.0/8\"]";
+        assert!(sound(&with("shards = 2", both)).server.proxy_protocol);
+        warned(&with("shards = 2", "proxy_protocol = «true"), "server.proxy_protocol", &["trusted_proxies is empty"]);
     }
 
     #[test]

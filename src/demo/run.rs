@@ -8,6 +8,7 @@ use super::traffic;
 use super::watch::Watch;
 use super::welcome::{self, Scene};
 use crate::boot::{self, Failure, Running, Signals};
+use crate::logic::snapshot::Listen;
 use crate::net::ring::{self, Kind};
 use crate::ops::log;
 use crate::shared::snapshot_cell::Phase;
@@ -77,7 +78,9 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
     log::start(snapshot.server.log_format, snapshot.server.log_level);
     let signals = Signals::install()?;
     let running = boot::start(snapshot)?;
-    let gateway = *running.listen.first().ok_or_else(|| Failure("the Gateway does not listen".into()))?;
+    let Some(Listen::Tcp(gateway)) = running.listen.first().cloned() else {
+        return Err(Failure("the Gateway does not listen".into()));
+    };
     let scene = Scene {
         gateway,
         admin: running.admin,

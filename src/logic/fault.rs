@@ -79,6 +79,12 @@ impl Reason {
         Reason::CallerGone,
     ];
 
+    /// Whether TLS could not be agreed on.
+    pub const fn is_of_tls(self) -> bool {
+        use Reason::{NotTls, TlsExpired, TlsFailed, TlsUnknownCa, TlsWrongName};
+        matches!(self, NotTls | TlsExpired | TlsFailed | TlsUnknownCa | TlsWrongName)
+    }
+
     /// The word used in `data.reason`, metrics and logs.
     pub const fn word(self) -> &'static str {
         match self {

@@ -9,10 +9,9 @@ use std::net::{IpAddr, SocketAddr};
 /// in which they came, each a list with commas. Only what a trusted hop added is believed: what stands further left
 /// may be anybody's invention. `None`: a trusted hop wrote something that is no address, so nobody knows who it is.
 pub fn caller<'h>(peer: IpAddr, trusted: &[Cidr], fields: impl DoubleEndedIterator<Item = &'h [u8]>) -> Option<IpAddr> {
-    let is_trusted = |address: IpAddr| trusted.iter().any(|range| range.holds(address));
     let mut last = peer;
     for entry in fields.rev().flat_map(|field| field.rsplit(|byte| *byte == b',')) {
-        if !is_trusted(last) {
+        if !is_trusted(last, trusted) {
             return Some(last);
         }
         match std::str::from_utf8(entry).ok().and_then(|entry| address(entry.trim_matches([' ', '\t']))) {
@@ -21,6 +20,11 @@ pub fn caller<'h>(peer: IpAddr, trusted: &[Cidr], fields: impl DoubleEndedIterat
         }
     }
     Some(last)
+}
+
+/// Whether what this address says of others is believed.
+pub fn is_trusted(address: IpAddr, trusted: &[Cidr]) -> bool {
+    trusted.iter().any(|range| range.holds(address))
 }
 
 /// One entry: an address, with or without a port.

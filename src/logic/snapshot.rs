@@ -105,11 +105,29 @@ pub enum LogLevel {
     Trace,
 }
 
+/// Where callers connect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listen {
+    /// An address and a port.
+    Tcp(SocketAddr),
+    /// A socket in the file system, for callers of this machine: never TLS.
+    Unix(Box<str>),
+}
+
+impl std::fmt::Display for Listen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Listen::Tcp(address) => address.fmt(f),
+            Listen::Unix(path) => write!(f, "unix:{path}"),
+        }
+    }
+}
+
 /// Everything that is not about one chain.
 #[derive(Debug, Clone)]
 pub struct Server {
     /// Data plane addresses.
-    pub listen: Vec<SocketAddr>,
+    pub listen: Vec<Listen>,
     /// Admin address.
     pub admin: SocketAddr,
     /// Bearer token of the admin port.
@@ -126,7 +144,9 @@ pub struct Server {
     pub explain_from: Vec<Cidr>,
     /// TLS towards callers, on all addresses that are not Unix sockets.
     pub tls: Option<ListenTls>,
-    /// Whose `X-Forwarded-For` is believed.
+    /// Trusted proxies begin each connection with a PROXY header.
+    pub proxy_protocol: bool,
+    /// Whose `X-Forwarded-For`, and whose PROXY header, is believed.
     pub trusted_proxies: Vec<Cidr>,
     /// Large answers go out in gzip to clients that take it.
     pub compression: bool,
@@ -461,7 +481,7 @@ pub(super) mod tests {
     fn server() -> Server {
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
         Server {
-            listen: vec![address(8545)],
+            listen: vec![Listen::Tcp(address(8545))],
             admin: address(8550),
             admin_token: None,
             metrics_public: false,
@@ -470,6 +490,7 @@ pub(super) mod tests {
             explain: Explain::Trusted,
             explain_from: Vec::new(),
             tls: None,
+            proxy_protocol: false,
             trusted_proxies: Vec::new(),
             compression: false,
             max_connections: 100,
@@ -550,7 +571,7 @@ pub(super) mod tests {
         assert!(now.needs_restart(&Server { max_batch: 7, max_attempts: 9, ..server() }).is_empty());
         let moved: SocketAddr = ([127, 0, 0, 1], 9).into();
         for (key, other) in [
-            ("listen", Server { listen: vec![moved], ..server() }),
+            ("listen", Server { listen: vec![Listen::Tcp(moved)], ..server() }),
             ("admin", Server { admin: moved, ..server() }),
             ("shards", Server { shards: 3, ..server() }),
             ("driver", Server { driver: Driver::Epoll, ..server() }),

@@ -13,6 +13,7 @@ use crate::net::coded::inflate;
 use crate::net::exchange::{self, Answer, Ask, Context};
 use crate::net::inbox::Inbox;
 use crate::net::link::Link;
+use crate::net::opening;
 use crate::net::reply::{self, Frame, Reply};
 use crate::net::ring::{self, Cut, Stream};
 use crate::net::shard::{Current, LAST_REQUEST_NS, Presence, Shard};
@@ -37,9 +38,18 @@ const LINGER_BYTES: usize = 1 << 20;
 const PIPELINED_BURST: u32 = 64;
 
 /// Serves a client until either side has had enough.
-pub async fn serve(shard: Rc<Shard>, stream: Stream, peer: IpAddr, presence: Presence) {
-    let inbox = Inbox::new(&shard.buffers);
-    let stream = Link::from(stream);
+pub async fn serve(shard: Rc<Shard>, stream: Stream, peer: Option<IpAddr>, presence: Presence) {
+    let mut inbox = Inbox::new(&shard.buffers);
+    // Whoever comes over a Unix socket is this machine.
+    let (local, peer) = (peer.is_none(), peer.unwrap_or(IpAddr::from([127, 0, 0, 1])));
+    let (stream, peer) = if opening::is_needed(&shard.current(), local) {
+        // Boxed: its state would make every connection's task larger.
+        let Some(opened) = Box::pin(opening::open(&shard, stream, peer, local, &presence)).await else { return };
+        inbox.begin(opened.early);
+        (opened.link, opened.peer)
+    } else {
+        (stream.into(), peer)
+    };
     let mut connection = Connection { shard, stream, presence, inbox, now_ns: ring::now(), unread: 0, peer };
     while let Next::Request = connection.request().await {}
     let Connection { shard, inbox, .. } = connection;
@@ -138,7 +148,8 @@ impl Connection {
                 };
                 let body = inflated.unwrap_or(&self.inbox.bytes()[body]);
                 match &ask.api {
-                    None => respond(context, body, &mut frame).await,
+                    // Pinned where it stands: `.await` alone moves its state, which is large, once more.
+                    None => std::pin::pin!(respond(context, body, &mut frame)).await,
                     // Boxed: its state would make every connection's task larger.
                     Some(places) => {
                         Box::pin(client_tron::respond(context, places, self.inbox.bytes(), body, &mut frame)).await
@@ -347,7 +358,7 @@ impl Connection {
     async fn write(&mut self, server: &Server, reply: Reply) -> bool {
         // Read anew: a node may have thought for longer than the client has to take its answer.
         let now_ns = ring::now();
-        self.stream.arm(now_ns + server.write_timeout_ns, Cut::Both, now_ns);
+        self.stream.arm_write(server.write_timeout_ns, now_ns);
         let to = reply.buf.len();
         let (wrote, buf) = self.stream.write(reply.buf, reply.from, to, Some(server.write_timeout_ns)).await;
         self.shard.buffers.give(buf);
@@ -404,7 +415,7 @@ async fn respond(context: Context<'_>, body: &[u8], frame: &mut Frame<'_>) -> Re
     let reply = |frame: &Frame<'_>, id: &[u8], answer| reply::single(buffers, *frame, id, answer);
     match jsonrpc::parse(body, context.current.server().max_batch) {
         Ok(Message::Single(Ok(call))) => {
-            let answer = exchange::call(context, Ask::JsonRpc(&call)).await;
+            let answer = std::pin::pin!(exchange::call(context, Ask::JsonRpc(&call))).await;
             explained(context, call.id.bytes(), answer, frame).await
         }
         Ok(Message::Single(Err(refused))) => {

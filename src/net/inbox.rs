@@ -19,6 +19,13 @@ impl Inbox {
         Inbox { buf: buffers.take(0), at: 0 }
     }
 
+    /// What was read before the first request was looked for.
+    pub fn begin(&mut self, early: Vec<u8>) {
+        if !early.is_empty() {
+            self.buf = early;
+        }
+    }
+
     /// The unanswered bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.buf[self.at..]

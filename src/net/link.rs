@@ -82,12 +82,14 @@ impl Link {
         }
     }
 
-    /// Agrees on TLS with a caller. The deadline is the one that the stream has.
+    /// Agrees on TLS with a caller, of whom `early` was read already. The deadline is the one that the stream has.
     ///
     /// # Errors
     /// Why not.
-    pub async fn accept(stream: Stream, config: Arc<ServerConfig>) -> Result<Link, Broken> {
-        let mut link = Link { stream, tls: Some(Box::new(Session::server(config)?)) };
+    pub async fn accept(stream: Stream, config: Arc<ServerConfig>, early: Vec<u8>) -> Result<Link, Broken> {
+        let mut session = Session::server(config)?;
+        session.received(early)?;
+        let mut link = Link { stream, tls: Some(Box::new(session)) };
         link.shake().await.map(|()| link)
     }
 

@@ -11,28 +11,28 @@
 #![allow(clippy::disallowed_methods)] // this is the place that the other rooms are sent to
 
 use crate::logic::units::{MS, Nanos};
+pub use crate::net::wheel::TICK_NS;
+use crate::net::wheel::{NEVER, SLOTS, Wheel};
 use futures_util::FutureExt;
 use monoio::buf::{IoBuf, IoBufMut};
 use monoio::io::{AsyncReadRent, AsyncWriteRent};
-use monoio::net::{TcpListener, TcpStream};
+use monoio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How often deadlines are looked at: one fires at most so much late, and never early.
-pub const TICK_NS: Nanos = 10 * MS;
-const SLOTS: usize = 256;
-const NEVER: Nanos = u64::MAX;
 /// A deadline that never comes, but is visited all the same.
 const ALWAYS: Nanos = u64::MAX - 1;
 /// A socket with a deadline is visited at least so often: that is how late a reset of a waiting client is seen.
 const REVISIT_NS: Nanos = 500 * MS;
+/// Nobody has looked yet.
+const UNKNOWN: u32 = u32::MAX;
 
 /// Monotonic time since the process first asked.
 pub fn now() -> Nanos {
@@ -144,6 +144,10 @@ pub struct Watch {
     cut: Cell<Cut>,
     fired: Cell<bool>,
     gone: Cell<bool>,
+    /// While something is written: how long the peer may take nothing. Otherwise 0.
+    patience_ns: Cell<Nanos>,
+    /// Bytes that the peer had not yet taken at the last look.
+    untaken: Cell<u32>,
     /// What is cut when this peer is gone.
     running: RefCell<Vec<Rc<Watch>>>,
     /// While something long is written: visits since the peer last took any of it.
@@ -159,6 +163,8 @@ impl Watch {
             cut: Cell::new(Cut::Both),
             fired: Cell::new(false),
             gone: Cell::new(false),
+            patience_ns: Cell::new(0),
+            untaken: Cell::new(UNKNOWN),
             running: RefCell::default(),
             standstill: Cell::new(None),
         })
@@ -168,13 +174,43 @@ impl Watch {
         debug_assert!(REVISIT_NS < TICK_NS * SLOTS as u64, "a visit lies within one turn of the wheel");
         self.cut.set(cut);
         self.deadline_ns.set(deadline_ns);
+        self.patience_ns.set(0);
         let visit_ns = self.visit_ns.get();
         // Scheduled early enough already? That is the common case, and it costs nothing.
         let late = visit_ns == NEVER || visit_ns > deadline_ns.saturating_add(TICK_NS);
         if late && deadline_ns != NEVER {
-            let at = round_up(deadline_ns.clamp(now_ns + 1, now_ns + REVISIT_NS));
-            WHEEL.with(|wheel| wheel.put(self.clone(), at));
+            let at_ns = deadline_ns.clamp(now_ns + 1, now_ns + REVISIT_NS);
+            DEADLINES.with(|deadlines| deadlines.put(self.clone(), at_ns));
         }
+    }
+
+    /// From now on the socket is cut when its peer has taken nothing for so long.
+    fn arm_write(self: &Rc<Watch>, patience_ns: Nanos, now_ns: Nanos) {
+        self.arm(now_ns.saturating_add(patience_ns), Cut::Both, now_ns);
+        self.patience_ns.set(patience_ns);
+        self.untaken.set(UNKNOWN);
+    }
+
+    /// Moves the deadline of a write on if the peer took something since the last look. The write itself does not
+    /// show that: it goes on only when a third of the kernel's buffer, often megabytes, has come free. The first
+    /// look has nothing to compare with and trusts the peer: nobody is cut early, and who takes nothing is cut
+    /// one look late.
+    fn look_at_queue(&self, now_ns: Nanos) {
+        let patience_ns = self.patience_ns.get();
+        if patience_ns > 0 {
+            let untaken = self.untaken_now();
+            if untaken < self.untaken.replace(untaken) {
+                self.deadline_ns.set(now_ns.saturating_add(patience_ns));
+            }
+        }
+    }
+
+    /// Bytes that were written and that the peer's kernel has not acknowledged.
+    fn untaken_now(&self) -> u32 {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the fd is this watch's socket, as in `cut`, and the kernel writes one int to where `bytes` is.
+        let asked = unsafe { libc::ioctl(self.fd.get(), libc::TIOCOUTQ, &raw mut bytes) };
+        if asked == 0 { u32::try_from(bytes).unwrap_or(UNKNOWN) } else { UNKNOWN }
     }
 
     /// Brings the deadline forward to `deadline_ns`, if it is later.
@@ -204,9 +240,11 @@ impl Watch {
 
     /// Looks whether the peer has reset the connection. An end of its writing alone is none: it may still read.
     fn look(&self) {
-        // SAFETY: as in `cut`.
-        let borrowed = unsafe { BorrowedFd::borrow_raw(self.fd.get()) };
-        if matches!(socket2::SockRef::from(&borrowed).take_error(), Ok(None)) {
+        // Asked for nothing, it tells only of a reset and of an end in both directions (poll(2)).
+        let mut asked = libc::pollfd { fd: self.fd.get(), events: 0, revents: 0 };
+        // SAFETY: one pollfd that lives across the call, which does not wait.
+        let gone = unsafe { libc::poll(&raw mut asked, 1, 0) } == 1;
+        if !gone {
             return;
         }
         self.gone.set(true);
@@ -268,70 +306,59 @@ impl Watch {
     }
 }
 
-struct Wheel {
-    slots: Vec<RefCell<Vec<Rc<Watch>>>>,
-    /// The last tick that was visited.
-    done: Cell<u64>,
+/// The deadlines of this shard.
+#[derive(Default)]
+struct Deadlines {
+    wheel: Wheel<Rc<Watch>>,
+    /// See [`hurry_readers`].
+    hurry: Cell<bool>,
 }
 
 thread_local! {
-    static WHEEL: Wheel = Wheel { slots: (0..SLOTS).map(|_| RefCell::default()).collect(), done: Cell::new(0) };
+    static DEADLINES: Deadlines = Deadlines::default();
 }
 
-impl Wheel {
+/// While memory is short, a reader shows that it takes something by what can be written on, and not by single
+/// bytes: slow ones could hold all of it for ever.
+pub fn hurry_readers(hurry: bool) {
+    DEADLINES.with(|deadlines| deadlines.hurry.set(hurry));
+}
+
+impl Deadlines {
     fn put(&self, watch: Rc<Watch>, at_ns: Nanos) {
-        // A slot that is over would be visited one turn later, and not be taken for this one: the deadline, and
-        // all later ones of its socket, would never fire.
-        let at_ns = at_ns.max((self.done.get() + 1) * TICK_NS);
-        watch.visit_ns.set(at_ns);
-        self.slots[(at_ns / TICK_NS) as usize % SLOTS].borrow_mut().push(watch);
+        let due_ns = self.wheel.due_ns(at_ns);
+        watch.visit_ns.set(due_ns);
+        self.wheel.put(watch, due_ns);
     }
 
     fn visit(&self, tick: u64, now_ns: Nanos) {
-        self.done.set(tick);
-        let due_ns = tick * TICK_NS;
-        let slot = &self.slots[tick as usize % SLOTS];
-        let mut watches = slot.take();
-        for watch in watches.drain(..) {
-            let visit_ns = watch.visit_ns.get();
-            if visit_ns > due_ns {
-                // Either it was moved to another slot, where its entry counts, or its turn of the wheel has not
-                // come yet (the tick lags behind after a standstill): dropped here, it would never fire.
-                if visit_ns != NEVER && (visit_ns / TICK_NS) as usize % SLOTS == tick as usize % SLOTS {
-                    slot.borrow_mut().push(watch);
-                }
-                continue;
-            }
-            watch.visit_ns.set(NEVER);
-            let deadline_ns = watch.deadline_ns.get();
-            if watch.fd.get() < 0 || deadline_ns == NEVER {
-                continue;
-            }
-            if deadline_ns <= now_ns {
-                watch.deadline_ns.set(NEVER);
-                watch.fired.set(true);
-                watch.cut(watch.cut.get());
-                continue;
-            }
-            if watch.cut.get() == Cut::Look {
-                watch.look();
-            }
-            watch.hear_out();
-            if !watch.gone() {
-                let next = round_up(deadline_ns.min(now_ns + REVISIT_NS)).max(due_ns + TICK_NS);
-                self.put(watch, next);
-            }
+        self.wheel.visit(tick, |watch| watch.visit_ns.get(), |watch| self.look_at(watch, now_ns));
+    }
+
+    /// One socket whose time for a look has come.
+    fn look_at(&self, watch: Rc<Watch>, now_ns: Nanos) {
+        watch.visit_ns.set(NEVER);
+        if watch.fd.get() < 0 || watch.deadline_ns.get() == NEVER {
+            return;
         }
-        // Give the allocation back to its slot, unless something was put there meanwhile.
-        let mut slot = slot.borrow_mut();
-        if slot.is_empty() {
-            *slot = watches;
+        if !self.hurry.get() {
+            watch.look_at_queue(now_ns);
+        }
+        let deadline_ns = watch.deadline_ns.get();
+        if deadline_ns <= now_ns {
+            watch.deadline_ns.set(NEVER);
+            watch.fired.set(true);
+            watch.cut(watch.cut.get());
+            return;
+        }
+        if watch.cut.get() == Cut::Look {
+            watch.look();
+        }
+        watch.hear_out();
+        if !watch.gone() {
+            self.put(watch, deadline_ns.min(now_ns + REVISIT_NS));
         }
     }
-}
-
-fn round_up(ns: Nanos) -> Nanos {
-    ns.div_ceil(TICK_NS) * TICK_NS
 }
 
 /// Looks after the deadlines of this shard for ever, and calls `each` once a tick.
@@ -342,7 +369,7 @@ pub async fn tick(mut each: impl FnMut(Nanos) -> bool) {
         let now_ns = now();
         while (done + 1) * TICK_NS <= now_ns {
             done += 1;
-            WHEEL.with(|wheel| wheel.visit(done, now_ns));
+            DEADLINES.with(|deadlines| deadlines.visit(done, now_ns));
         }
         if !each(now_ns) {
             return;
@@ -364,6 +391,14 @@ impl Stream {
         Stream { tcp, watch }
     }
 
+    /// The runtime's TCP stream knows no more of its descriptor than how to read, write and close it: it does for a Unix
+    /// socket too, and one kind of stream keeps every connection's task small.
+    fn of_unix(unix: UnixStream) -> io::Result<Stream> {
+        // SAFETY: the number was this stream's own, which gave it up.
+        let fd = unsafe { OwnedFd::from_raw_fd(unix.into_raw_fd()) };
+        TcpStream::from_std(fd.into()).map(Stream::new)
+    }
+
     /// Connects, or says why not: `TimedOut` after `timeout_ns`.
     pub async fn connect(address: SocketAddr, timeout_ns: Nanos) -> io::Result<Stream> {
         match within(timeout_ns, TcpStream::connect_addr(address)).await {
@@ -375,6 +410,12 @@ impl Stream {
     /// From now on the socket is cut at `deadline_ns`.
     pub fn arm(&self, deadline_ns: Nanos, cut: Cut, now_ns: Nanos) {
         self.watch.arm(deadline_ns, cut, now_ns);
+    }
+
+    /// From now on the socket is cut when its peer has taken nothing of what is written for `patience_ns`; that shows
+    /// up to half a second late.
+    pub fn arm_write(&self, patience_ns: Nanos, now_ns: Nanos) {
+        self.watch.arm_write(patience_ns, now_ns);
     }
 
     /// No deadline until the next `arm`, but a look at the peer now and then.
@@ -436,7 +477,7 @@ impl Stream {
                     }
                     if let Some(patience_ns) = patience_ns.filter(|_| at < to) {
                         let now_ns = now();
-                        self.arm(now_ns + patience_ns, Cut::Both, now_ns);
+                        self.watch.arm_write(patience_ns, now_ns);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -507,12 +548,21 @@ pub struct WriteBroke {
 }
 
 /// A listening socket of this shard.
-pub struct Listener(TcpListener);
+pub enum Listener {
+    /// On an address.
+    Tcp(TcpListener),
+    /// On a file.
+    Unix(UnixListener),
+}
 
 impl Listener {
     /// Takes over a bound, listening, non-blocking socket.
-    pub fn from_std(listener: std::net::TcpListener) -> io::Result<Listener> {
-        TcpListener::from_std(listener).map(Listener)
+    pub fn from_fd(fd: OwnedFd) -> io::Result<Listener> {
+        let is_unix = socket2::SockRef::from(&fd).local_addr()?.is_unix();
+        if is_unix {
+            return UnixListener::from_std(fd.into()).map(Listener::Unix);
+        }
+        TcpListener::from_std(fd.into()).map(Listener::Tcp)
     }
 
     /// Accepts for ever, or until `open` says no. `admit` is asked before each accept, and waited for: what
@@ -521,15 +571,21 @@ impl Listener {
         &self,
         mut open: impl FnMut() -> bool,
         mut admit: impl FnMut() -> bool,
-        mut serve: impl FnMut(Stream, SocketAddr),
+        mut serve: impl FnMut(Stream, Option<SocketAddr>),
     ) {
         while open() {
             if !admit() {
                 sleep(TICK_NS).await;
                 continue;
             }
-            match self.0.accept().await {
-                Ok((tcp, peer)) => serve(Stream::new(tcp), peer),
+            let accepted = match self {
+                Listener::Tcp(listener) => listener.accept().await.map(|(tcp, peer)| (Stream::new(tcp), Some(peer))),
+                Listener::Unix(listener) => {
+                    listener.accept().await.and_then(|(unix, _)| Ok((Stream::of_unix(unix)?, None)))
+                }
+            };
+            match accepted {
+                Ok((stream, peer)) => serve(stream, peer),
                 // The peer gave up while it waited: the next one.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => sleep(TICK_NS).await,
@@ -539,7 +595,10 @@ impl Listener {
 
     /// A handle that ends the accept loop from outside.
     pub fn watch(&self) -> Rc<Watch> {
-        Watch::new(self.0.as_raw_fd())
+        Watch::new(match self {
+            Listener::Tcp(listener) => listener.as_raw_fd(),
+            Listener::Unix(listener) => listener.as_raw_fd(),
+        })
     }
 }
 
@@ -618,22 +677,6 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_for_a_later_turn_of_the_wheel_is_not_lost() {
-        let wheel = Wheel { slots: (0..SLOTS).map(|_| RefCell::default()).collect(), done: Cell::new(0) };
-        let (listener, _) = pair();
-        let watch = Watch::new(listener.as_raw_fd());
-        let (tick, later) = (1_000, 1_000 + SLOTS as u64);
-        watch.deadline_ns.set(later * TICK_NS);
-        watch.cut.set(Cut::Read);
-        wheel.done.set(tick - 1);
-        wheel.put(watch.clone(), later * TICK_NS);
-        wheel.visit(tick, tick * TICK_NS);
-        assert!(!watch.fired.get());
-        wheel.visit(later, later * TICK_NS);
-        assert!(watch.fired.get(), "its own turn came");
-    }
-
-    #[test]
     fn a_deadline_ends_a_write_that_nobody_reads() {
         on_both(|| async {
             let (listener, address) = pair();
@@ -644,6 +687,89 @@ mod tests {
             let length = 64 << 20;
             let (wrote, _) = stream.write(vec![0; length], 0, length, None).await;
             assert!(wrote.is_err_and(|broke| broke.taken > 0) && stream.expired());
+        });
+    }
+
+    /// A connection whose peer has a small buffer, and so tells often what it took.
+    async fn to_small_peer() -> (Stream, std::net::TcpStream) {
+        let (listener, address) = pair();
+        socket2::SockRef::from(&listener).set_recv_buffer_size(16 << 10).unwrap();
+        let stream = Stream::connect(address, 1_000 * MS).await.unwrap();
+        let (peer, _) = listener.accept().unwrap();
+        peer.set_nonblocking(true).unwrap();
+        (stream, peer)
+    }
+
+    #[test]
+    fn a_reader_that_takes_little_but_steadily_is_waited_for() {
+        const LENGTH: usize = 8 << 20;
+        on_both(|| async {
+            let (mut stream, mut peer) = to_small_peer().await;
+            let patience_ns = 300 * MS;
+            let got = Rc::new(Cell::new(0));
+            let heard = got.clone();
+            spawn(
+                async move {
+                    let mut some = vec![0; 8 << 10];
+                    let begun_ns = now();
+                    while heard.get() < LENGTH {
+                        heard.set(heard.get() + peer.read(&mut some).unwrap_or(0));
+                        if now() < begun_ns + 6 * patience_ns {
+                            sleep(30 * MS).await;
+                        } else {
+                            some.resize(1 << 20, 0);
+                            sleep(1).await;
+                        }
+                    }
+                },
+                || {},
+            );
+            let begun_ns = now();
+            stream.arm_write(patience_ns, begun_ns);
+            let (wrote, _) = stream.write(vec![0; LENGTH], 0, LENGTH, Some(patience_ns)).await;
+            assert_eq!((wrote, stream.expired()), (Ok(()), false), "after {} ms", (now() - begun_ns) / MS);
+            assert!(now() > begun_ns + 5 * patience_ns, "the kernel took all of it: nothing was tried");
+        });
+    }
+
+    #[test]
+    fn a_reader_that_takes_nothing_is_cut_one_look_late_at_most() {
+        on_both(|| async {
+            for hurry in [false, true] {
+                hurry_readers(hurry);
+                let (mut stream, _peer) = to_small_peer().await;
+                let patience_ns = 600 * MS;
+                let begun_ns = now();
+                stream.arm_write(patience_ns, begun_ns);
+                let (wrote, _) = stream.write(vec![0; 64 << 20], 0, 64 << 20, Some(patience_ns)).await;
+                assert!(wrote.is_err() && stream.expired());
+                let took_ns = now() - begun_ns;
+                assert!(took_ns >= patience_ns, "never early: {} ms", took_ns / MS);
+                // With a second for a machine that is busy.
+                assert!(took_ns < patience_ns + REVISIT_NS + 1_000 * MS, "{} ms", took_ns / MS);
+            }
+        });
+    }
+
+    #[test]
+    fn who_takes_little_is_not_waited_for_while_memory_is_short() {
+        on_both(|| async {
+            hurry_readers(true);
+            let (mut stream, mut peer) = to_small_peer().await;
+            spawn(
+                async move {
+                    let mut some = vec![0; 4 << 10];
+                    while !matches!(peer.read(&mut some), Ok(0)) {
+                        sleep(20 * MS).await;
+                    }
+                },
+                || {},
+            );
+            let patience_ns = 200 * MS;
+            stream.arm_write(patience_ns, now());
+            let (wrote, _) = stream.write(vec![0; 16 << 20], 0, 16 << 20, Some(patience_ns)).await;
+            assert!(wrote.is_err() && stream.expired());
+            hurry_readers(false);
         });
     }
 

@@ -16,6 +16,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -182,6 +183,8 @@ impl Shard {
                 self.endpoint_cells(&current.live, at).connections.set(upstream.pool.open() as u64);
             }
         }
+        let most = self.current.borrow().server().max_buffered_bytes as u64;
+        ring::hurry_readers(self.world.memory.held() > most / 2);
         if self.draining() {
             self.close_the_door(now_ns, listeners);
         }
@@ -235,7 +238,7 @@ impl Drop for Presence {
 }
 
 /// Runs a shard on this thread until it has drained.
-pub fn run(index: usize, world: Arc<World>, mut ring: Ring, listeners: Vec<std::net::TcpListener>) {
+pub fn run(index: usize, world: Arc<World>, mut ring: Ring, listeners: Vec<OwnedFd>) {
     let current = Rc::new(Current::new(world.live.load_full(), world.shards, None));
     let share = current.server().max_connections.div_ceil(world.shards).max(1);
     let shard = Rc::new(Shard {
@@ -252,7 +255,7 @@ pub fn run(index: usize, world: Arc<World>, mut ring: Ring, listeners: Vec<std::
     ring.block_on(async {
         let mut watches = Vec::new();
         for listener in listeners {
-            match Listener::from_std(listener) {
+            match Listener::from_fd(listener) {
                 Ok(listener) => {
                     watches.push(listener.watch());
                     accept(shard.clone(), listener, share);
@@ -279,9 +282,10 @@ fn accept(shard: Rc<Shard>, listener: Listener, share: usize) {
                         let (shard, panicked) = (serve.clone(), serve.clone());
                         // Counted here, not when its task first runs: a burst would pass the limit before.
                         let presence = shard.enter(stream.watch());
-                        ring::spawn(client_http::serve(shard, stream, peer.ip(), presence), move || {
-                            panicked.note_panic()
-                        });
+                        ring::spawn(
+                            client_http::serve(shard, stream, peer.map(|peer| peer.ip()), presence),
+                            move || panicked.note_panic(),
+                        );
                     },
                 )
                 .await;

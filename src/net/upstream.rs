@@ -256,8 +256,18 @@ async fn connect(place: &Place<'_>, until_ns: Nanos, now_ns: Nanos) -> Result<Li
             return Err(Reason::ConnectTimeout);
         }
         match Link::connect(*address, tls, until_ns, now_ns).await {
-            Ok(link) => return Ok(link),
-            Err(why) => reason = why,
+            Ok(link) => {
+                if let Some(resumed) = link.resumed() {
+                    place.cells.handshakes.made(resumed);
+                }
+                return Ok(link);
+            }
+            Err(why) => {
+                if why.is_of_tls() {
+                    place.cells.handshakes.failed.add(1);
+                }
+                reason = why;
+            }
         }
         now_ns = ring::now();
     }

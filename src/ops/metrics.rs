@@ -4,7 +4,7 @@ use crate::logic::circuit::State;
 use crate::logic::fault::{Outcome, Reason};
 use crate::logic::snapshot::EndpointIx;
 use crate::logic::units::Nanos;
-use crate::shared::counters::{BUCKETS_NS, Cell, DurationSum, EndpointCells, REFUSED, ShardCells};
+use crate::shared::counters::{BUCKETS_NS, Cell, DurationSum, EndpointCells, Handshakes, REFUSED, ShardCells};
 use crate::shared::journal::Transition;
 use crate::shared::memory::Memory;
 use crate::shared::snapshot_cell::Live;
@@ -15,6 +15,7 @@ pub fn encode(live: &Live, memory: &Memory, now_ns: Nanos) -> String {
     let mut out = String::with_capacity(16 << 10);
     calls(&mut out, live);
     attempts(&mut out, live);
+    handshakes(&mut out, live);
     circuits(&mut out, live);
     rests(&mut out, live, now_ns);
     process(&mut out, live, memory);
@@ -140,6 +141,29 @@ fn attempts(out: &mut String, live: &Live) {
     }
 }
 
+type Handshook = (&'static str, fn(&Handshakes) -> u64);
+const HANDSHAKES: [Handshook; 3] =
+    [("full", |c| c.full.get()), ("resumed", |c| c.resumed.get()), ("failed", |c| c.failed.get())];
+
+/// TLS on both sides.
+fn handshakes(out: &mut String, live: &Live) {
+    let name = "ringway_endpoint_tls_handshakes_total";
+    family(out, name, "counter", "TLS handshakes with an Endpoint; resumed = shortened by a ticket.");
+    let speak_it = live.snapshot.endpoints.iter().zip(&live.counters.endpoints).filter(|(one, _)| one.url.https);
+    for (endpoint, shards) in speak_it {
+        for (outcome, count) in HANDSHAKES {
+            let (id, count) = (label(&endpoint.id), shards.iter().map(|cells| count(&cells.handshakes)).sum::<u64>());
+            let _ = writeln!(out, "{name}{{endpoint=\"{id}\",outcome=\"{outcome}\"}} {count}");
+        }
+    }
+    let name = "ringway_client_tls_handshakes_total";
+    family(out, name, "counter", "TLS handshakes with callers; resumed = shortened by a ticket.");
+    for (outcome, count) in HANDSHAKES {
+        let count: u64 = live.counters.shards.iter().map(|cells| count(&cells.handshakes)).sum();
+        let _ = writeln!(out, "{name}{{outcome=\"{outcome}\"}} {count}");
+    }
+}
+
 fn for_each_endpoint<'l>(
     live: &'l Live,
     mut each: impl FnMut(&str, &dyn Fn() -> Box<dyn Iterator<Item = &'l EndpointCells> + 'l>),
@@ -210,6 +234,9 @@ fn process(out: &mut String, live: &Live, memory: &Memory) {
     let _ = writeln!(out, "ringway_buffered_bytes {}", memory.held());
     family(out, "ringway_accepted_connections_total", "counter", "Client connections that were accepted.");
     let _ = writeln!(out, "ringway_accepted_connections_total {}", sum(|shard| &shard.accepted));
+    let name = "ringway_proxy_header_refused_total";
+    family(out, name, "counter", "Connections of trusted proxies that did not begin with a PROXY header.");
+    let _ = writeln!(out, "{name} {}", sum(|shard| &shard.proxy_refused));
     family(out, "ringway_http_refused_total", "counter", "HTTP requests that never became a Call, by status.");
     for status in REFUSED {
         let count: u64 = live.counters.shards.iter().map(|shard| shard.refused_count(status)).sum();

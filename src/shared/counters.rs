@@ -128,6 +128,24 @@ impl RouteCells {
     }
 }
 
+/// TLS handshakes of one side.
+#[derive(Debug, Default)]
+pub struct Handshakes {
+    /// With certificates and all.
+    pub full: Cell,
+    /// Shortened by a ticket.
+    pub resumed: Cell,
+    /// That came to nothing.
+    pub failed: Cell,
+}
+
+impl Handshakes {
+    /// Counts one that was made.
+    pub fn made(&self, resumed: bool) {
+        if resumed { self.resumed.add(1) } else { self.full.add(1) }
+    }
+}
+
 /// One shard's counts of one Endpoint.
 #[derive(Debug, Default)]
 pub struct EndpointCells {
@@ -139,6 +157,8 @@ pub struct EndpointCells {
     pub connections: Cell,
     /// Connections that were opened.
     pub connected: Cell,
+    /// TLS handshakes with it.
+    pub handshakes: Handshakes,
     /// Pooled connections that turned out dead and were replaced within the attempt.
     pub replaced: Cell,
     /// Look-ups of a transaction that found it.
@@ -175,6 +195,10 @@ pub struct ShardCells {
     pub clients: Cell,
     /// Client connections that were accepted.
     pub accepted: Cell,
+    /// TLS handshakes with clients.
+    pub handshakes: Handshakes,
+    /// Connections of trusted proxies that did not begin with a PROXY header that can be read.
+    pub proxy_refused: Cell,
     /// HTTP requests that never became a Call, by status class: see [`ShardCells::refused`].
     refused: [Cell; REFUSED.len()],
     /// Tasks that panicked (each cost its connection, and is a bug).

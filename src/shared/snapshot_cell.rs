@@ -7,6 +7,7 @@ use crate::shared::circuit_board::{Circuit, CircuitBoard, Entry};
 use crate::shared::counters::{self, Counters, PerShard, RouteCells};
 use crate::shared::memory::Memory;
 use arc_swap::ArcSwap;
+use rustls::ServerConfig;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ pub struct Live {
     pub snapshot: Snapshot,
     /// Addresses of each Endpoint, resolved before the shards see them; empty = the name is unknown.
     pub addresses: Vec<Vec<SocketAddr>>,
+    /// TLS towards callers, if it is on: one for all shards, so that each takes up the sessions of the others.
+    pub tls: Option<Arc<ServerConfig>>,
     /// The Circuits.
     pub board: CircuitBoard,
     /// The counters.
@@ -48,7 +51,7 @@ impl Live {
             endpoints: endpoints.collect(),
             shards: before.map_or_else(|| counters::shard_cells(shards), |before| before.counters.shards.clone()),
         };
-        Live { snapshot, addresses, board, counters }
+        Live { snapshot, addresses, tls: None, board, counters }
     }
 
     /// Where an Endpoint with this id is.

@@ -9,6 +9,8 @@ use std::io::{Read, Write};
 
 /// Bytes that one step of inflating brings at most: about a tenth of a millisecond.
 pub const PIECE: usize = 32 << 10;
+/// Bytes that the first step has room for. Most bodies are one Call, and all room is cleared first.
+const FIRST_PIECE: usize = 2 << 10;
 
 /// Why a compressed body can't be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +53,7 @@ impl<'b> Inflate<'b> {
     pub fn step(&mut self, out: &mut Vec<u8>) -> Result<bool, BadCoding> {
         let before = out.len();
         // One more than may be: that it is too large shows at once, and no piece is longer than the limit.
-        let room = PIECE.min(self.max.saturating_add(1).saturating_sub(before));
+        let room = before.clamp(FIRST_PIECE, PIECE).min(self.max.saturating_add(1).saturating_sub(before));
         out.resize(before + room, 0);
         let read = match &mut self.decoder {
             Decoder::Gzip(decoder) => decoder.read(&mut out[before..]),

@@ -43,6 +43,16 @@ const ATOMICS: &[(&str, &str, &str)] = &[
     ("src/shared/journal.rs", "waiting: ArrayQueue<Incident>,", "on transitions of a Circuit"),
     ("src/shared/snapshot_cell.rs", "pub struct Lifecycle(AtomicU64);", "twice, on the way out"),
     ("src/shared/snapshot_cell.rs", "pub type SnapshotCell = ArcSwap<Live>;", "on a reload; read once a tick"),
+    (
+        "src/wire/tls_config.rs",
+        "static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();",
+        "once, when TLS is first set up",
+    ),
+    (
+        "src/wire/tls_config.rs",
+        "static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();",
+        "once, before a shard needs the machine's roots",
+    ),
 ];
 
 /// How `net` touches shared memory (file, line of code), and when.
@@ -132,6 +142,13 @@ const TOUCHES: &[(&str, &str, &str)] = &[
         "while !self.memory().take(self.shard.index, bytes, self.max) {",
         "own, per body that grows past 64 KiB; reads all shards' sums",
     ),
+    ("src/net/opening.rs", "cells.failed.add(1);", "own, per TLS handshake that came to nothing"),
+    (
+        "src/net/opening.rs",
+        "shard.cells(&current.live).proxy_refused.add(1);",
+        "own, per connection without its PROXY header",
+    ),
+    ("src/net/upstream.rs", "place.cells.handshakes.failed.add(1);", "own, per TLS handshake that came to nothing"),
 ];
 
 /// Lines of code with one of these words, blanks evened out.

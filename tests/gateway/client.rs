@@ -16,6 +16,20 @@ pub struct Response {
 }
 
 impl Response {
+    /// Reads an answer with a length from any stream, and nothing behind it.
+    pub fn read(mut stream: impl Read) -> std::io::Result<Response> {
+        let (mut bytes, mut byte) = (Vec::new(), [0]);
+        while !bytes.ends_with(b"\r\n\r\n") {
+            stream.read_exact(&mut byte)?;
+            bytes.push(byte[0]);
+        }
+        let head = String::from_utf8(bytes).unwrap();
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{head}"));
+        let mut body = vec![0; header_values(&head, "content-length")[0].parse().unwrap()];
+        stream.read_exact(&mut body)?;
+        Ok(Response { status, head, body: String::from_utf8(body).unwrap() })
+    }
+
     /// The only value of a header, or nothing.
     pub fn header(&self, name: &str) -> Option<String> {
         let mut values = header_values(&self.head, name);

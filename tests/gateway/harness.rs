@@ -222,8 +222,9 @@ impl Gateway {
             panic!("the gateway did not start:\n{}\n{config}", log.text());
         };
         let line: serde_json::Value = serde_json::from_str(&line).unwrap();
-        let address =
-            |key: &str| line[key].as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{line}"));
+        let address = |key: &str| {
+            line[key].as_str().and_then(|text| text.split(',').next()?.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+        };
         Gateway { child, listen: address("listen"), admin: address("admin"), log, folder, over: false }
     }
 

@@ -1,6 +1,9 @@
 //! Limits of the server, and its end: full, idle, and asked to leave.
 
-use super::harness::{Gate, Reply, Setup, Upstream, call_body, notification_body};
+use super::harness::{Gate, Gateway, PATIENCE, Reply, Setup, Upstream, call_body, notification_body, request};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 fn gated() -> (Gate, Upstream) {
     let gate = Gate::default();
@@ -96,10 +99,62 @@ fn a_reader_that_takes_nothing_is_cut_off() {
     gateway.post(call_body("2", "admin_peers", "[]")).assert_fault(200, "2", -32601);
 }
 
+/// A connection with a small buffer for what comes in: it tells often what was taken.
+fn slow_reader(gateway: &Gateway) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4 << 10).unwrap();
+    socket.connect(&gateway.listen.into()).unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let body = call_body("1", "eth_call", "[]");
+    stream.write_all(format!("{}{body}", request("/eth", &[], body.len())).as_bytes()).unwrap();
+    stream
+}
+
+#[test]
+fn a_reader_that_takes_little_but_steadily_gets_all_of_it() {
+    const BYTES: usize = 8 << 20;
+    let node = Upstream::start(|seen| Reply::result(seen, &format!("\"{}\"", "x".repeat(BYTES))));
+    let gateway = Setup::of(&[&node]).server("write_timeout = \"1s\"").start();
+    let mut slow = slow_reader(&gateway);
+    // 20 kB a second, for more than five times as long as it may take nothing.
+    let (began, mut taken, mut some) = (Instant::now(), 0, vec![0; 20_000 / 20]);
+    while began.elapsed() < Duration::from_millis(5_500) {
+        let n = slow.read(&mut some).unwrap();
+        assert!(n > 0, "cut off after {:?} and {taken} bytes", began.elapsed());
+        taken += n;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(gateway.metrics().sum("ringway_connections", &["side=\"client\""]), 1);
+    assert!(gateway.metrics().sum("ringway_buffered_bytes", &[]) > 0, "the kernel holds all of it: nothing was tried");
+    // Then as fast as it can.
+    let mut rest = vec![0; 1 << 20];
+    while taken < BYTES {
+        let n = slow.read(&mut rest).unwrap();
+        assert!(n > 0, "cut off after {taken} bytes");
+        taken += n;
+    }
+}
+
+#[test]
+fn a_reader_that_stops_is_cut_off_and_its_memory_given_back() {
+    let node = Upstream::start(|seen| Reply::result(seen, &format!("\"{}\"", "x".repeat(8 << 20))));
+    let gateway = Setup::of(&[&node]).server("write_timeout = \"1s\"").start();
+    let mut slow = slow_reader(&gateway);
+    let mut some = [0; 20_000];
+    slow.read_exact(&mut some).unwrap();
+    let stopped = Instant::now();
+    gateway.wait_for_metrics("the end of who takes nothing", |metrics| {
+        metrics.sum("ringway_connections", &["side=\"client\""]) == 0 && metrics.sum("ringway_buffered_bytes", &[]) == 0
+    });
+    // A second, half of one for a look, and what a busy machine adds; far from what it takes to see no end.
+    assert!(stopped.elapsed() < Duration::from_secs(5), "{:?}", stopped.elapsed());
+}
+
 #[test]
 fn deadlines_of_a_connection_still_fire_after_a_node_thought_for_long() {
     // Longer than one turn of the wheel that the deadlines hang on, and than the client has to take an answer.
-    let pause = std::time::Duration::from_millis(2_700);
+    let pause = Duration::from_millis(2_700);
     let node = Upstream::start(move |seen| {
         std::thread::sleep(pause);
         Reply::result(seen, &format!("\"{}\"", "x".repeat(4 << 20)))
@@ -140,7 +195,7 @@ fn sigterm_finishes_what_is_in_flight_and_leaves() {
     assert_eq!(answer.json().as_array().unwrap().len(), 2);
     assert_eq!(answer.header("connection").as_deref(), Some("close"));
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
-    assert!(gateway.log().contains("stopped"));
+    gateway.wait_for_log("stopped");
 }
 
 #[test]
@@ -169,5 +224,5 @@ fn the_grace_ends_what_does_not_end() {
     node.wait_for(1);
     gateway.terminate();
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.log());
-    assert!(gateway.log().contains("cut off"), "{}", gateway.log());
+    gateway.wait_for_log("cut off");
 }

@@ -4,7 +4,10 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use rustix::event::{PollFd, PollFlags, poll};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{HandshakeKind, RootCertStore, ServerConfig, ServerConnection};
+use rustls::{
+    ClientConfig, ClientConnection, HandshakeKind, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+    SupportedProtocolVersion,
+};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -77,6 +80,40 @@ impl Signed {
         config.ticketer = rustls::crypto::ring::Ticketer::new().unwrap();
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Arc::new(config)
+    }
+}
+
+/// A caller that speaks TLS; its connections share tickets.
+pub struct TlsClient(Arc<ClientConfig>);
+
+impl TlsClient {
+    /// Trusts this authority, and shows this certificate if it is asked.
+    pub fn new(trusted: &Authority, own: Option<&Signed>, versions: &[&'static SupportedProtocolVersion]) -> TlsClient {
+        let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()));
+        let builder = builder.with_protocol_versions(versions).unwrap().with_root_certificates(trusted.roots());
+        let mut config = match own {
+            None => builder.with_no_client_auth(),
+            Some(own) => {
+                let key = PrivatePkcs8KeyDer::from(own.key_der.clone()).into();
+                builder.with_client_auth_cert(vec![own.der.clone()], key).unwrap()
+            }
+        };
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        TlsClient(Arc::new(config))
+    }
+
+    /// A connection to `localhost` at this address.
+    pub fn connect(&self, address: SocketAddr) -> StreamOwned<ClientConnection, TcpStream> {
+        self.connect_behind(address, b"")
+    }
+
+    /// The same, with something in plain text first.
+    pub fn connect_behind(&self, address: SocketAddr, first: &[u8]) -> StreamOwned<ClientConnection, TcpStream> {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(super::upstream::PATIENCE)).unwrap();
+        stream.write_all(first).unwrap();
+        StreamOwned::new(ClientConnection::new(self.0.clone(), "localhost".try_into().unwrap()).unwrap(), stream)
     }
 }
 
