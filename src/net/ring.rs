@@ -259,9 +259,8 @@ impl Watch {
         self.standstill.set(Some(visits.saturating_add(1)));
         // SAFETY: as in `cut`.
         let borrowed = unsafe { BorrowedFd::borrow_raw(self.fd.get()) };
-        let socket = socket2::SockRef::from(&borrowed);
-        if visits > 0 && !nothing_came(&socket) {
-            let _ = socket.shutdown(Shutdown::Write);
+        if visits > 0 && !nothing_came(&socket2::SockRef::from(&borrowed)) {
+            let _ = socket2::SockRef::from(&borrowed).shutdown(Shutdown::Write);
         }
     }
 
@@ -472,9 +471,7 @@ impl Stream {
                 Ok(0) => return (Err(WriteBroke { taken: at - from }), buf),
                 Ok(n) => {
                     at += n;
-                    if self.watch.standstill.get().is_some() {
-                        self.watch.standstill.set(Some(0));
-                    }
+                    self.watch.standstill.set(self.watch.standstill.get().and(Some(0)));
                     if let Some(patience_ns) = patience_ns.filter(|_| at < to) {
                         let now_ns = now();
                         self.watch.arm_write(patience_ns, now_ns);
@@ -494,8 +491,7 @@ impl Stream {
         nothing_came(&socket2::SockRef::from(&fd))
     }
 
-    /// From now on a write ends when the peer speaks and takes nothing for about a second: what it says may be
-    /// that it wants no more. `false` = no longer.
+    /// From now on (`false`: no longer) a write ends when the peer speaks and takes nothing for about a second.
     pub fn hear_out(&self, hear: bool) {
         self.watch.standstill.set(hear.then_some(0));
     }

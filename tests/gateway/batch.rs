@@ -89,7 +89,10 @@ fn one_members_failure_disturbs_no_other() {
         _ => Reply::result(seen, "\"first\""),
     });
     let second = Upstream::start(|seen| {
-        if seen.holds("kept") || seen.holds("busy") {
+        // Only one of them says when to come back: what comes later would find the node at rest.
+        if seen.holds("kept") {
+            Reply::http(400, &[], "")
+        } else if seen.holds("busy") {
             Reply::http(429, &["Retry-After: 4"], "")
         } else {
             Reply::result(seen, "\"second\"")
