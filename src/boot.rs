@@ -2,7 +2,7 @@
 
 use crate::config::fault::Severity;
 use crate::config::machine::{self, Machine};
-use crate::config::resolve::{Resolved, resolve_with};
+use crate::config::resolve::{Resolved, resolve_bytes};
 use crate::host;
 use crate::logic::open_files::OpenFiles;
 use crate::logic::snapshot::{Driver, Endpoint, Listen, Snapshot};
@@ -46,10 +46,10 @@ pub fn read_here(path: &str) -> Result<Resolved, Failure> {
 }
 
 fn read_on(path: &str, machine: Option<&Machine>) -> Result<Resolved, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| Failure(format!("{path}: {error}")))?;
+    let bytes = std::fs::read(path).map_err(|error| Failure(format!("{path}: {error}")))?;
     let folder = Path::new(path).parent().unwrap_or(Path::new("")).to_owned();
     let files = |file: &str| std::fs::read(folder.join(file));
-    let resolved = resolve_with(&text, &|name| std::env::var(name).ok(), &files, machine);
+    let resolved = resolve_bytes(&bytes, &|name| std::env::var(name).ok(), &files, machine);
     let needs_roots = |endpoint: &Endpoint| endpoint.url.https && endpoint.tls.roots.is_empty();
     if resolved.snapshot.iter().any(|snapshot| snapshot.endpoints.iter().any(needs_roots)) {
         // Read here once, and not by a shard.
@@ -232,15 +232,15 @@ fn leave(running: Running) -> Result<u8, Failure> {
 /// # Errors
 /// What is wrong; then nothing has changed.
 pub fn reload(path: &str, running: &Running) -> Result<Vec<String>, Vec<String>> {
-    let resolved = read(path).map_err(|failure| vec![failure.0])?;
+    let mut resolved = read(path).map_err(|failure| vec![failure.0])?;
     let (lines, faulty) = report(path, &resolved);
-    let Some(mut snapshot) = resolved.snapshot.filter(|_| !faulty) else { return Err(lines) };
+    let Some(mut snapshot) = resolved.snapshot.take().filter(|_| !faulty) else { return Err(lines) };
     let Running { world, names, .. } = running;
     let before = world.live.load_full();
     let restart = before.snapshot.server.needs_restart(&snapshot.server);
     if !restart.is_empty() {
-        let refused = |key| format!("{path}: server.{key}: can't be changed by a reload; restart, or put it back");
-        return Err(restart.into_iter().map(refused).collect());
+        let refused = resolved.only_by_restart(&restart);
+        return Err(refused.iter().map(|fault| fault.shown(path).to_string()).collect());
     }
     // Only a reload changes the Snapshot, and there is one at a time; addresses may change at any time.
     versions::carry_over(&before.snapshot, &mut snapshot);

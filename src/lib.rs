@@ -62,6 +62,7 @@ pub mod wire {
     pub mod hex;
     pub mod http1;
     pub mod http1_chunked;
+    pub mod http1_glimpse;
     pub mod http1_request;
     pub mod http1_response;
     pub mod http1_target;
@@ -98,6 +99,7 @@ pub mod shared {
 pub mod config {
     mod check;
     mod endpoint;
+    mod family;
     pub mod fault;
     mod file;
     mod gateway;
@@ -116,6 +118,7 @@ pub mod config {
 /// Rank 2. The kernel: everything that waits.
 pub mod net {
     pub mod buffers;
+    pub mod client_batch;
     pub mod client_head;
     pub mod client_http;
     pub mod client_tron;

@@ -29,7 +29,7 @@ fuzz_target!(|data: &[u8]| {
     if text.contains(MARK) {
         return;
     }
-    let Resolved { snapshot, faults } = resolve(&text, &env);
+    let Resolved { snapshot, faults, .. } = resolve(&text, &env);
     let stopped = faults.iter().any(|fault| fault.severity == Severity::Fault);
     assert_eq!(snapshot.is_none(), stopped, "{faults:?}");
     assert!(faults.is_sorted_by_key(|fault| (fault.line, fault.column)));

@@ -70,7 +70,8 @@ impl<'t> View<'t> {
             }
             (Kind::Tables(_), _) => {
                 let text = format!("must be written in double brackets: [[{}]]", header(&path));
-                return faults.fault(at, path, text);
+                // After a header that could not be read, a table seems to stand alone.
+                return faults.missing(at, path, text);
             }
             (Kind::Targets(keys), DeValue::Array(items)) => {
                 self.check_targets(&path, keys, items, faults);

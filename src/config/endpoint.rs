@@ -1,5 +1,6 @@
 //! `[[endpoint]]`: the upstreams.
 
+use super::family::Families;
 use super::fault::{Faults, nearest};
 use super::file::View;
 use super::server::circuit;
@@ -56,7 +57,13 @@ pub(super) struct Endpoints {
 
 impl Endpoints {
     /// Reads all Endpoints.
-    pub(super) fn read(top: &View<'_>, base: CircuitRule, files: Files<'_>, faults: &mut Faults<'_>) -> Endpoints {
+    pub(super) fn read(
+        top: &View<'_>,
+        base: CircuitRule,
+        families: &Families,
+        files: Files<'_>,
+        faults: &mut Faults<'_>,
+    ) -> Endpoints {
         let no_list = top.typed("endpoint") && top.length("endpoint").is_none();
         let mut endpoints = Endpoints { unsure: no_list || top.misspelled("endpoint"), ..Endpoints::default() };
         let mut lines: HashMap<String, usize> = HashMap::new();
@@ -65,6 +72,7 @@ impl Endpoints {
                 faults.fault(view.at, view.path, "is one too many; there may be 65536 Endpoints");
                 break;
             };
+            families.check(&view, faults);
             let typed = endpoint(&view, base, files, &mut endpoints.valid, faults);
             if let Some(id) = typed.id.clone() {
                 unique(&view, &id, &mut lines, "Endpoint", faults);

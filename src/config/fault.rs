@@ -61,19 +61,25 @@ pub(super) struct Faults<'t> {
     line_starts: Vec<usize>,
     list: Vec<ConfigFault>,
     syntax_lines: HashSet<usize>,
+    /// The last line on which a comma was missed.
+    comma_line: Option<usize>,
 }
 
 impl<'t> Faults<'t> {
     pub(super) fn new(text: &'t str) -> Faults<'t> {
         let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Faults { text, line_starts, list: Vec::new(), syntax_lines: HashSet::new() }
+        Faults { text, line_starts, list: Vec::new(), syntax_lines: HashSet::new(), comma_line: None }
     }
 
     /// Something that TOML itself does not allow.
     pub(super) fn syntax(&mut self, at: usize, text: String) {
         let (line, column) = self.position(at);
+        // What the parser takes for the rest of a list that was never closed lacks commas, line after line.
+        let comma = text.ends_with("expected `,`");
+        let follows = comma && self.comma_line.is_some_and(|last| line.abs_diff(last) <= 3);
+        self.comma_line = if comma { Some(line) } else { self.comma_line };
         // The parser recovers by guessing, so a second fault on the line is about the guess.
-        if self.syntax_lines.insert(line) {
+        if self.syntax_lines.insert(line) && !follows {
             self.add(ConfigFault { severity: Severity::Fault, line, column, path: "toml".to_owned(), text });
         }
     }
@@ -90,9 +96,11 @@ impl<'t> Faults<'t> {
         }
     }
 
-    /// Something that is allowed and probably not meant.
+    /// Something that is allowed and probably not meant: not told of a file that could not be read whole.
     pub(super) fn warn(&mut self, at: usize, path: impl Into<String>, text: impl Into<String>) {
-        self.put(Severity::Warning, at, path.into(), text.into());
+        if self.syntax_lines.is_empty() {
+            self.put(Severity::Warning, at, path.into(), text.into());
+        }
     }
 
     /// Whether the file can't be used.
@@ -112,6 +120,17 @@ impl<'t> Faults<'t> {
         self.position(at).0
     }
 
+    /// Line and column of a byte offset, from 1.
+    pub(super) fn position(&self, at: usize) -> (usize, usize) {
+        let at = at.min(self.text.len());
+        let line = self.line_starts.partition_point(|start| *start <= at).max(1);
+        let start = self.line_starts.get(line - 1).copied().unwrap_or(0);
+        let before = self.text.as_bytes().get(start..at).unwrap_or_default();
+        // Characters, not bytes: every byte that does not continue one.
+        let column = before.iter().filter(|byte| **byte & 0xC0 != 0x80).count() + 1;
+        (line, column)
+    }
+
     fn put(&mut self, severity: Severity, at: usize, path: String, text: String) {
         let (line, column) = self.position(at);
         if !self.syntax_lines.contains(&line) {
@@ -124,16 +143,6 @@ impl<'t> Faults<'t> {
         if self.list.len() < FAULTS_MAX || (fault.severity == Severity::Fault && !self.any()) {
             self.list.push(fault);
         }
-    }
-
-    fn position(&self, at: usize) -> (usize, usize) {
-        let at = at.min(self.text.len());
-        let line = self.line_starts.partition_point(|start| *start <= at).max(1);
-        let start = self.line_starts.get(line - 1).copied().unwrap_or(0);
-        let before = self.text.as_bytes().get(start..at).unwrap_or_default();
-        // Characters, not bytes: every byte that does not continue one.
-        let column = before.iter().filter(|byte| **byte & 0xC0 != 0x80).count() + 1;
-        (line, column)
     }
 }
 

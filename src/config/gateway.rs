@@ -1,13 +1,14 @@
 //! `[[gateway]]`: the public entry points, and what two of them may not share.
 
 use super::endpoint::{Endpoints, protocol, unique};
+use super::family::Families;
 use super::fault::Faults;
 use super::file::View;
 use super::gateway_methods::{MethodRoutes, listed, surface};
 use super::route::{Owner, route};
 use super::url::bare_host;
 use crate::logic::cors::{Cors, is_origin};
-use crate::logic::methods::{Family, Methods};
+use crate::logic::methods::Methods;
 use crate::logic::snapshot::{Gateway, Protocol, Route, RouteIx};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,6 +16,7 @@ use std::collections::hash_map::Entry;
 /// What all Gateways are read against.
 pub(super) struct Context<'c> {
     pub(super) endpoints: &'c Endpoints,
+    pub(super) families: &'c Families,
     pub(super) methods: &'c Methods,
     /// `[failsafe] max_attempts`.
     pub(super) max_attempts: u8,
@@ -32,7 +34,6 @@ struct Place {
 
 /// Reads all Gateways.
 pub(super) fn gateways(top: &View<'_>, context: &Context<'_>, faults: &mut Faults<'_>) -> Vec<Gateway> {
-    let families = families(top, faults);
     let (mut gateways, mut places, mut lines) = (Vec::new(), Vec::new(), HashMap::new());
     for view in top.tables("gateway") {
         if gateways.len() > usize::from(u16::MAX) {
@@ -43,7 +44,7 @@ pub(super) fn gateways(top: &View<'_>, context: &Context<'_>, faults: &mut Fault
             unique(&view, &id, &mut lines, "Gateway", faults);
         }
         let place = place(&view, faults);
-        gateways.push(gateway(&view, &place, &families, context, faults));
+        gateways.push(gateway(&view, &place, context, faults));
         places.push(place);
     }
     if gateways.is_empty() && !top.typed("gateway") && !top.misspelled("gateway") {
@@ -54,22 +55,12 @@ pub(super) fn gateways(top: &View<'_>, context: &Context<'_>, faults: &mut Fault
     gateways
 }
 
-fn gateway(
-    view: &View<'_>,
-    place: &Place,
-    families: &HashMap<(String, String), Family>,
-    context: &Context<'_>,
-    faults: &mut Faults<'_>,
-) -> Gateway {
-    let (chain, network) = (view.name("chain"), view.name("network"));
-    let key = (chain.clone().unwrap_or_default(), network.clone().unwrap_or_default());
-    let family = families.get(&key).copied().unwrap_or_else(|| Family::of_chain(&key.0));
-    let owner = Owner { chain, network, protocol: protocol(view) };
+fn gateway(view: &View<'_>, place: &Place, context: &Context<'_>, faults: &mut Faults<'_>) -> Gateway {
+    let owner = Owner { chain: view.name("chain"), network: view.name("network"), protocol: protocol(view) };
+    let key = (owner.chain.clone().unwrap_or_default(), owner.network.clone().unwrap_or_default());
+    let family = context.families.of(owner.chain.as_deref(), owner.network.as_deref());
     let protocol = owner.protocol.unwrap_or(Protocol::JsonRpc);
-    if protocol == Protocol::TronHttp && family != Family::Tron && owner.chain.is_some() {
-        let text = "is for chains of the family tron only; write \"json-rpc\", or a [[network]] with family = \"tron\"";
-        faults.fault(view.at_of("protocol"), view.path_of("protocol"), text);
-    }
+    context.families.check(view, faults);
     let surface = surface(view, protocol, faults);
     let table = context.methods.table(protocol, family);
     let mut named = MethodRoutes::default();
@@ -164,32 +155,6 @@ fn routes(
         }
     }
     (routes, default.map_or(RouteIx(0), |(ix, _)| ix))
-}
-
-/// `[[network]]`: which method table counts for a chain and network.
-fn families(top: &View<'_>, faults: &mut Faults<'_>) -> HashMap<(String, String), Family> {
-    let (mut families, mut lines) = (HashMap::new(), HashMap::new());
-    for view in top.tables("network") {
-        let (Some(chain), Some(network)) = (view.name("chain"), view.name("network")) else { continue };
-        let family = match view.text("family").as_deref() {
-            Some("evm") => Family::Evm,
-            Some("tron") => Family::Tron,
-            Some("solana") => Family::Solana,
-            _ => Family::of_chain(&chain),
-        };
-        let key = (chain, network);
-        match lines.get(&key) {
-            Some(line) => {
-                let text = format!("line {line} has a [[network]] of the same chain and network; merge the two");
-                faults.fault(view.at, view.path, text);
-            }
-            None => {
-                lines.insert(key.clone(), faults.line(view.at));
-                families.insert(key, family);
-            }
-        }
-    }
-    families
 }
 
 fn place(view: &View<'_>, faults: &mut Faults<'_>) -> Place {
@@ -289,6 +254,7 @@ fn key_segments(places: &[Place], faults: &mut Faults<'_>) {
 mod tests {
     use super::super::resolve::probe::{SOUND, faulty, read, sound, with};
     use super::*;
+    use crate::logic::methods::Family;
 
     const PATH: &str = "path = \"/eth\"";
 
@@ -431,6 +397,16 @@ mod tests {
         assert!(snapshot.endpoints.iter().all(|endpoint| endpoint.protocol == Protocol::TronHttp));
         assert!(gateway.routes.iter().all(|route| route.eligible != 0));
         let network = "[[network]]\nchain = \"tron\"\nnetwork = \"mainnet\"\nfamily = \"evm\"\n";
-        faulty(&format!("{}{network}", http(text)), "gateway[eth].protocol", &["family tron only", "\"json-rpc\""]);
+        let text = format!("{}{network}", http(text)).replace('«', "");
+        let found = read(&text).faults;
+        let gateway = found.iter().filter(|fault| fault.path == "gateway[eth].protocol");
+        assert!(
+            gateway.clone().all(|fault| fault.text.contains("family tron only")) && gateway.count() == 1,
+            "{found:#?}"
+        );
+        assert_eq!(found.iter().filter(|fault| fault.path.ends_with(".protocol")).count(), 4, "{found:#?}");
+        let found = read(&with("enabled = true", "protocol = \"tron-http\"")).faults;
+        assert_eq!(found[0].path, "endpoint[geth-1].protocol", "{found:#?}");
+        assert!(found[0].text.contains("family tron only"));
     }
 }

@@ -1,7 +1,8 @@
 //! What the file means: text and environment in, a whole Snapshot or all faults at once out.
 
 use super::endpoint::Endpoints;
-use super::fault::{ConfigFault, Faults};
+use super::family::Families;
+use super::fault::{ConfigFault, Faults, Severity};
 use super::file::{View, parse};
 use super::gateway::{Context, gateways};
 use super::machine::{self, Machine};
@@ -9,7 +10,7 @@ use super::schema::ROOT;
 use super::server::{circuit, server};
 use super::tls::Files;
 use crate::logic::methods::Methods;
-use crate::logic::snapshot::Snapshot;
+use crate::logic::snapshot::{RESTART_KEYS, Snapshot};
 
 /// Largest configuration file.
 pub const FILE_BYTES_MAX: usize = 4 << 20;
@@ -21,6 +22,44 @@ pub struct Resolved {
     pub snapshot: Option<Snapshot>,
     /// Faults and warnings, by position.
     pub faults: Vec<ConfigFault>,
+    /// Line and column of each of [`RESTART_KEYS`]; of `[server]` for one that is not written.
+    restart_keys: Vec<(usize, usize)>,
+}
+
+impl Resolved {
+    fn refused(faults: Faults<'_>) -> Resolved {
+        Resolved { snapshot: None, faults: faults.sorted(), restart_keys: Vec::new() }
+    }
+
+    /// That a reload can't take this file, because it changes these of [`RESTART_KEYS`].
+    pub fn only_by_restart(&self, keys: &[&str]) -> Vec<ConfigFault> {
+        let stated = RESTART_KEYS.iter().zip(&self.restart_keys).filter(|(key, _)| keys.contains(key));
+        let fault = |(key, &(line, column)): (&&str, &(usize, usize))| ConfigFault {
+            severity: Severity::Fault,
+            line,
+            column,
+            path: format!("server.{key}"),
+            text: "can't be changed by a reload; restart, or put it back".to_owned(),
+        };
+        stated.map(fault).collect()
+    }
+}
+
+/// [`resolve_with`] of a file's bytes.
+pub fn resolve_bytes(
+    bytes: &[u8],
+    env: &dyn Fn(&str) -> Option<String>,
+    files: Files<'_>,
+    machine: Option<&Machine>,
+) -> Resolved {
+    let broken_at = match std::str::from_utf8(bytes) {
+        Ok(text) => return resolve_with(text, env, files, machine),
+        Err(error) => error.valid_up_to(),
+    };
+    let text = bytes.get(..broken_at).and_then(|good| std::str::from_utf8(good).ok()).unwrap_or_default();
+    let mut faults = Faults::new(text);
+    faults.syntax(text.len(), "here is a byte that is no UTF-8; save the file as UTF-8".to_owned());
+    Resolved::refused(faults)
 }
 
 /// Reads a configuration file's text; `env` answers `${NAME}`. Files that it names are taken as the process sees them.
@@ -40,22 +79,26 @@ pub fn resolve_with(
     let mut faults = Faults::new(text);
     if text.len() > FILE_BYTES_MAX {
         faults.syntax(0, "the file is larger than 4 MiB; make it smaller".to_owned());
-        return Resolved { snapshot: None, faults: faults.sorted() };
+        return Resolved::refused(faults);
     }
     let tree = parse(text, &mut faults);
     let top = View::top(&tree, ROOT, env);
     top.check(&mut faults);
     let server = server(&top, files, &mut faults);
     let base = circuit(&top.table("circuit"), None, &mut faults);
-    let endpoints = Endpoints::read(&top, base, files, &mut faults);
+    let families = Families::read(&top, &mut faults);
+    let endpoints = Endpoints::read(&top, base, &families, files, &mut faults);
     let methods = Methods::embedded();
-    let context = Context { endpoints: &endpoints, methods: &methods, max_attempts: server.max_attempts };
+    let max_attempts = server.max_attempts;
+    let context = Context { endpoints: &endpoints, families: &families, methods: &methods, max_attempts };
     let gateways = gateways(&top, &context, &mut faults);
     let snapshot = (!faults.any()).then_some(Snapshot { server, endpoints: endpoints.valid, gateways, methods });
     if let (Some(snapshot), Some(machine)) = (&snapshot, machine) {
         machine::warn(&top, snapshot, machine, &mut faults);
     }
-    Resolved { snapshot, faults: faults.sorted() }
+    let typed = top.table("server");
+    let restart_keys = RESTART_KEYS.iter().map(|key| faults.position(typed.at_of(key))).collect();
+    Resolved { snapshot, faults: faults.sorted(), restart_keys }
 }
 
 /// How the tests of this room look at a file: `«` marks where the fault is to be seen.
@@ -220,6 +263,41 @@ max_attempts = 11
         faulty("[server]\nshards = 1\n«shards = 2\n", "toml", &["written above already"]);
         faulty("[server«\nshards = 1\n", "toml", &["expected `]`"]);
         faulty("[server]\nadmin_token = \"s3cret«\n", "toml", &["expected `\"`"]);
+    }
+
+    #[test]
+    fn one_slip_is_one_fault() {
+        faulty(&with(URL, "url = \"http://10.0.0.1:8545«"), "toml", &["expected `\"`"]);
+        faulty(&SOUND.replacen("[[gateway]]", "[[gateway]«", 1), "toml", &["expected `]`"]);
+        let open = "targets = [{ endpoint = \"geth-1\", weight = 3 «]\nmax_attempts = 3\nversion = 2\n";
+        let text = with(r#"targets = ["geth-1", "geth-2"]"#, open);
+        faulty(&text, "toml", &["expected `,`"]);
+    }
+
+    #[test]
+    fn a_byte_that_is_no_utf_8_has_its_place() {
+        let no_files = |_: &str| Err(std::io::ErrorKind::NotFound.into());
+        for (bytes, line, column) in [
+            (&b"[server]\nshards = 1 # \xc3\xa9\xff\n"[..], 2, 15),
+            (b"\xff\xfe[\0", 1, 1),
+            (b"[server]\n\xe2\x82", 2, 1),
+        ] {
+            let resolved = resolve_bytes(bytes, &|_| None, &no_files, None);
+            let [fault] = resolved.faults.as_slice() else { panic!("{resolved:?}") };
+            assert_eq!((fault.line, fault.column, fault.path.as_str()), (line, column, "toml"));
+            assert!(fault.text.contains("save the file as UTF-8") && resolved.snapshot.is_none());
+        }
+        assert!(resolve_bytes(SOUND.as_bytes(), &|_| None, &no_files, None).snapshot.is_some());
+    }
+
+    #[test]
+    fn keys_that_need_a_restart_are_refused_where_they_stand() {
+        let resolved = read(&with("shards = 2", "\n  shards = 2\nmax_batch = 3"));
+        let faults = resolved.only_by_restart(&["max_connections", "shards", "no_key"]);
+        let line = SOUND[..SOUND.find("shards = 2").unwrap()].matches('\n').count() + 2;
+        let places: Vec<_> = faults.iter().map(|fault| (fault.path.as_str(), fault.line, fault.column)).collect();
+        let server = SOUND[..SOUND.find("[server]").unwrap()].matches('\n').count() + 1;
+        assert_eq!(places, [("server.shards", line, 12), ("server.max_connections", server, 1)]);
     }
 
     #[test]

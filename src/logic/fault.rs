@@ -187,6 +187,8 @@ pub enum HttpFault {
     BadRequest(&'static str),
     /// 404.
     NotFound,
+    /// 404 below a Gateway of TRON's HTTP API.
+    NotInApi,
     /// 405, with these methods in `Allow`.
     MethodNotAllowed(&'static str),
     /// 408: the head or the body took too long.
@@ -208,7 +210,7 @@ impl HttpFault {
     pub const fn status(self) -> u16 {
         match self {
             HttpFault::BadRequest(_) => 400,
-            HttpFault::NotFound => 404,
+            HttpFault::NotFound | HttpFault::NotInApi => 404,
             HttpFault::MethodNotAllowed(_) => 405,
             HttpFault::Timeout => 408,
             HttpFault::BodyTooLarge => 413,
@@ -319,6 +321,7 @@ impl Fault {
             Fault::InvalidRequest(_) => "Invalid request",
             Fault::Http(HttpFault::BadRequest(_)) => "Bad HTTP request",
             Fault::Http(HttpFault::NotFound) => "No Gateway on this path",
+            Fault::Http(HttpFault::NotInApi) => "No such path in TRON's HTTP API",
             Fault::Http(HttpFault::MethodNotAllowed(_)) => "HTTP method not allowed: see Allow",
             Fault::Http(HttpFault::Timeout) => "The request took too long to arrive",
             Fault::Http(HttpFault::BodyTooLarge) => "Request body over max_request_bytes",
@@ -527,7 +530,8 @@ mod tests {
             (Fault::NotJson, "JSON"),
             (Fault::InvalidRequest(Invalid::NoMethod), "Invalid request"),
             (Fault::Http(HttpFault::BadRequest("")), "HTTP request"),
-            (Fault::Http(HttpFault::NotFound), "path"),
+            (Fault::Http(HttpFault::NotFound), "No Gateway on this path"),
+            (Fault::Http(HttpFault::NotInApi), "TRON's HTTP API"),
             (Fault::Http(HttpFault::MethodNotAllowed("POST")), "Allow"),
             (Fault::Http(HttpFault::Timeout), "too long"),
             (Fault::Http(HttpFault::BodyTooLarge), "max_request_bytes"),
@@ -554,6 +558,7 @@ mod tests {
         for (fault, status) in [
             (HttpFault::BadRequest(""), 400),
             (HttpFault::NotFound, 404),
+            (HttpFault::NotInApi, 404),
             (HttpFault::MethodNotAllowed(""), 405),
             (HttpFault::Timeout, 408),
             (HttpFault::BodyTooLarge, 413),

@@ -4,6 +4,7 @@ use super::call::Class;
 use super::fault::{Fault, Unavailable};
 use super::methods::{MethodId, Table};
 use super::snapshot::{Admittance, Gateway, GatewayIx, Protocol, RouteIx, Surface};
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Namespaces that are closed unless `expose` names them: they administrate a node, or rewrite a development chain.
@@ -28,7 +29,7 @@ pub fn plan(gateway: &Gateway, table: &Table, name: &str) -> (MethodId, Result<P
     let route = match gateway.admittance(method) {
         Admittance::Route(route) => Ok(route),
         Admittance::Closed(why) => Err(why),
-        Admittance::ByName => match admit(&gateway.surface, name, class) {
+        Admittance::ByName => match admit(&gateway.surface, name, feared(table, name)) {
             Some(why) => Err(why),
             None => Ok(gateway.unlisted_routes.get(name).copied().unwrap_or(gateway.default_route)),
         },
@@ -101,19 +102,49 @@ pub fn host_name(host: &str) -> &str {
 }
 
 /// Why a method is not offered; `None` if it is.
+///
+/// What is closed or blocked is so in every spelling that a node could take for the name: some fold its case (as
+/// Nethermind does), and a comparison by the rules of a language skips control and zero-width characters.
 pub fn admit(surface: &Surface, name: &str, class: Class) -> Option<Unavailable> {
-    if surface.blocked.iter().any(|pattern| matches(pattern, name)) {
+    let read = as_read(name);
+    if surface.blocked.iter().any(|pattern| covers(pattern, &read)) {
         return Some(Unavailable::Blocked);
     }
     if !surface.allowed.is_empty() && !surface.allowed.iter().any(|pattern| matches(pattern, name)) {
         return Some(Unavailable::NotAllowed);
     }
-    let namespace = name.split_once('_').map_or("", |(namespace, _)| namespace);
-    // A node that folded the case of names would run what we took for an unknown one, so we fold here.
+    let namespace = read.split_once('_').map_or("", |(namespace, _)| namespace);
     let exposed = surface.expose.iter().any(|open| open.eq_ignore_ascii_case(namespace));
     let closed = CLOSED_NAMESPACES.iter().any(|closed| closed.eq_ignore_ascii_case(namespace))
         || (namespace.eq_ignore_ascii_case("debug") && class == Class::Effect);
     (closed && !exposed).then_some(Unavailable::NotExposed)
+}
+
+/// The class of an unlisted name, as far as the surface asks: that of the `debug_*` row that a node could take it for.
+fn feared(table: &Table, name: &str) -> Class {
+    let read = as_read(name);
+    if !covers("debug_*", &read) {
+        return Class::Unrecognised;
+    }
+    let row = table.rows().iter().find(|row| row.name.eq_ignore_ascii_case(&read));
+    row.map_or(Class::Unrecognised, |row| row.class)
+}
+
+/// A name without the characters that a node could skip. No honest name has any, so this allocates for none.
+fn as_read(name: &str) -> Cow<'_, str> {
+    match name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Cow::Borrowed(name),
+        false => Cow::Owned(name.chars().filter(char::is_ascii_graphic).collect()),
+    }
+}
+
+/// As [`matches`], in any case.
+fn covers(pattern: &str, name: &str) -> bool {
+    let (name, pattern) = (name.as_bytes(), pattern.as_bytes());
+    match pattern.strip_suffix(b"*") {
+        Some(prefix) => name.get(..prefix.len()).is_some_and(|front| front.eq_ignore_ascii_case(prefix)),
+        None => name.eq_ignore_ascii_case(pattern),
+    }
 }
 
 /// Whether `pattern` (an exact name, or `ns_*`) covers `name`.
@@ -199,6 +230,25 @@ mod tests {
         assert_eq!(admit(&open, "evm_mine", Class::Effect), None);
         assert_eq!(admit(&open, "debug_setHead", Class::Effect), None);
         assert_eq!(admit(&open, "anvil_mine", Class::Effect), Some(Unavailable::NotExposed));
+    }
+
+    #[test]
+    fn no_spelling_that_a_node_could_read_as_a_closed_name_gets_past() {
+        let Snapshot { methods, mut gateways, .. } = snapshot();
+        let (table, mut gateway) = (methods.table(Protocol::JsonRpc, Family::Evm), gateways.remove(0));
+        gateway.surface.blocked = vec!["eth_sign".into(), "txpool_*".into()];
+        let taken = |name: &str| plan(&gateway, table, name).1;
+        for name in
+            ["debug_sethead", "DEBUG_setHead", "debug_set\u{200b}Head", "ad\u{200d}min_peers", "admin\u{0}_peers"]
+        {
+            assert_eq!(taken(name), Err(Fault::Method(Unavailable::NotExposed)), "{name:?}");
+        }
+        for name in ["ETH_SIGN", "eth_Sign", "eth_si\u{ad}gn", "TxPool_content", "txpool_x"] {
+            assert_eq!(taken(name), Err(Fault::Method(Unavailable::Blocked)), "{name:?}");
+        }
+        for name in ["debug_tracecall", "eth_signs", "debug_", "é_x", ""] {
+            assert!(taken(name).is_ok(), "{name:?}");
+        }
     }
 
     #[test]

@@ -192,6 +192,9 @@ pub struct Server {
     pub max_attempts: u8,
 }
 
+/// Keys of `[server]` that a reload can't change.
+pub const RESTART_KEYS: [&str; 5] = ["listen", "admin", "shards", "driver", "max_connections"];
+
 impl Server {
     /// Whether a caller at this address is told how its Call was decided, if it asks.
     /// `None` = nobody knows who it is.
@@ -207,13 +210,13 @@ impl Server {
     /// The keys that differ and need a restart: sockets, threads and rings are made once.
     pub fn needs_restart(&self, other: &Server) -> Vec<&'static str> {
         let differs = [
-            ("listen", self.listen != other.listen),
-            ("admin", self.admin != other.admin),
-            ("shards", self.shards != other.shards),
-            ("driver", self.driver != other.driver),
-            ("max_connections", self.max_connections != other.max_connections),
+            self.listen != other.listen,
+            self.admin != other.admin,
+            self.shards != other.shards,
+            self.driver != other.driver,
+            self.max_connections != other.max_connections,
         ];
-        differs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+        RESTART_KEYS.into_iter().zip(differs).filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
     }
 }
 
@@ -314,7 +317,19 @@ impl Endpoint {
             && self.idle_timeout_ns == other.idle_timeout_ns
             && self.max_age_ns == other.max_age_ns
     }
+
+    /// What of its URL and headers is long enough to be a key.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        let parts = self.url.path_and_query.reveal().split(['/', '?', '&', '=', '#']);
+        let headers = self.headers.iter().map(|(_, value)| value).chain(&self.url.basic_auth);
+        // The scheme in front of a credential is none.
+        let headers = headers.flat_map(|value| value.reveal().split(' '));
+        parts.chain(headers).filter(|part| part.len() >= KEY_BYTES_MIN)
+    }
 }
+
+/// A shorter part of a URL or a header may be a word.
+const KEY_BYTES_MIN: usize = 12;
 
 /// How a Route orders its candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -570,6 +585,16 @@ pub(super) mod tests {
         ] {
             assert_eq!(now.needs_restart(&other), [key]);
         }
+    }
+
+    #[test]
+    fn keys_are_what_is_long_enough_to_be_one() {
+        let path_and_query = Secret::new("/v3/0123456789ab/rpc?apikey=abcdefghijkl&x=1");
+        let url = Url { path_and_query, basic_auth: Some(Secret::new("Basic dXNlcjpwYXNz")), ..endpoint("a").url };
+        let headers = vec![("X".into(), Secret::new("Bearer a-token-of-mine")), ("Y".into(), Secret::new("short"))];
+        let keyed = Endpoint { url, headers, ..endpoint("a") };
+        let keys: Vec<&str> = keyed.keys().collect();
+        assert_eq!(keys, ["0123456789ab", "abcdefghijkl", "a-token-of-mine", "dXNlcjpwYXNz"]);
     }
 
     #[test]

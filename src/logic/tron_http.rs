@@ -58,7 +58,7 @@ pub struct ApiCall<'a> {
 pub fn admit(table: &Table, path: &str, verb: Option<Verb>) -> Result<Verb, HttpFault> {
     let method = table.find(path);
     if !is_inside(path, method != table.other()) {
-        return Err(HttpFault::NotFound);
+        return Err(HttpFault::NotInApi);
     }
     let verbs = table.get(method).map_or(ANY, |row| row.verbs);
     match verb {
@@ -182,8 +182,8 @@ mod tests {
             "/v1/accounts/T;x",
             "/v1/accounts/T%\u{e9}",
         ] {
-            assert_eq!(admitted(path, Some(Verb::Post)), Err(HttpFault::NotFound), "{path}");
-            assert_eq!(admitted(path, None), Err(HttpFault::NotFound), "{path}");
+            assert_eq!(admitted(path, Some(Verb::Post)), Err(HttpFault::NotInApi), "{path}");
+            assert_eq!(admitted(path, None), Err(HttpFault::NotInApi), "{path}");
         }
         assert_eq!(admitted("/v1/assets/My%20Coin/list", Some(Verb::Get)), Ok(Verb::Get), "a name may be escaped");
     }
@@ -192,7 +192,7 @@ mod tests {
     fn every_escape_of_a_name_is_looked_at_wherever_it_stands() {
         let admitted = |name: &str| admitted(&format!("/v1/assets/{name}/list"), Some(Verb::Get));
         for wrong in ["A%2f", "AB%20%2f", "%20%2f", "A%20B%2fC", "%20%", "%20%2", "%20%zz", "%20%25"] {
-            assert_eq!(admitted(wrong), Err(HttpFault::NotFound), "{wrong}");
+            assert_eq!(admitted(wrong), Err(HttpFault::NotInApi), "{wrong}");
         }
         for right in ["%20", "A%20", "AB%20", "ABCDEF%20%41", "%c3%A9", "%20%20x"] {
             assert_eq!(admitted(right), Ok(Verb::Get), "{right}");

@@ -9,6 +9,7 @@ use crate::net::coded::CODED;
 use crate::net::shard::Current;
 use crate::wire::coding::accepts_gzip;
 use crate::wire::http1::{Coding, HeadLimits};
+use crate::wire::http1_glimpse::glimpse;
 use crate::wire::http1_request::{ContentType, Framing, RequestHead, Verb};
 use crate::wire::http1_write::AnswerCoding;
 use std::net::IpAddr;
@@ -129,17 +130,36 @@ pub fn heard(current: &Current, head: &RequestHead<'_>, bytes: &[u8], peer: IpAd
         explain: head.explain && may_be_told(current.server(), head, peer),
         // What is refused is not worth the work.
         coding: if let Want::Nothing(..) = want { Coding::Identity } else { head.content_encoding },
-        reader: match head.origin.and_then(|origin| cors_of(current, head)?.allows(origin)) {
-            None => Reader::NoPage,
-            Some("*") => Reader::Any,
-            Some(origin) => Reader::Origin(place(origin)),
-        },
+        reader: reader(current, (head.path, head.host), head.origin, bytes),
         answer_coding: match current.server().compression {
             false => AnswerCoding::Fixed,
             true if accepts_gzip(head.values("accept-encoding")) => AnswerCoding::Gzip,
             true => AnswerCoding::Plain,
         },
     }
+}
+
+/// What is known of a head that is refused, or never came whole: in whose form it is told so, and to which page.
+pub fn overheard(current: &Current, fault: HttpFault, bytes: &[u8]) -> Option<Heard> {
+    let seen = glimpse(bytes)?;
+    let gateway = gateway_of(current, (seen.path, seen.host));
+    let protocol = gateway.map_or(Protocol::JsonRpc, |at| current.live.snapshot.gateways[usize::from(at.0)].protocol);
+    Some(Heard {
+        want: Want::Nothing(fault, protocol),
+        api: None,
+        framing: Framing::Empty,
+        head_len: 0,
+        keep_alive: false,
+        http11: true,
+        head_only: seen.head_only,
+        expect_continue: false,
+        traceparent: None,
+        request_id: seen.request_id.map(|id| Place::of(id.as_bytes(), bytes)),
+        explain: false,
+        coding: Coding::Identity,
+        reader: reader(current, (seen.path, seen.host), seen.origin, bytes),
+        answer_coding: AnswerCoding::Fixed,
+    })
 }
 
 /// Whether the caller, and not only the proxy in front of it, may see how Calls are decided.
@@ -187,13 +207,26 @@ fn has_pages(current: &Current, gateway: GatewayIx) -> bool {
     current.live.snapshot.gateways[usize::from(gateway.0)].cors.is_some()
 }
 
-/// Which pages may read answers to this request.
-fn cors_of<'c>(current: &'c Current, head: &RequestHead<'_>) -> Option<&'c Cors> {
-    let entrances = &current.entrances;
-    let gateway = entrances
-        .find(head.path, head.host)
-        .or_else(|| entrances.find_above(head.path, head.host).map(|(gateway, _)| gateway))?;
+/// Which page may read the answer to a request with this `Origin` for this path and host.
+fn reader(current: &Current, door: (&str, Option<&str>), origin: Option<&str>, bytes: &[u8]) -> Reader {
+    let allowed = |origin| cors_of(current, door)?.allows(origin);
+    match origin.and_then(allowed) {
+        None => Reader::NoPage,
+        Some("*") => Reader::Any,
+        Some(origin) => Reader::Origin(Place::of(origin.as_bytes(), bytes)),
+    }
+}
+
+/// Which pages may read answers to what is asked at this path and host.
+fn cors_of<'c>(current: &'c Current, door: (&str, Option<&str>)) -> Option<&'c Cors> {
+    let gateway = gateway_of(current, door)?;
     current.live.snapshot.gateways[usize::from(gateway.0)].cors.as_ref()
+}
+
+/// The Gateway of whatever protocol behind a path and a host.
+fn gateway_of(current: &Current, (path, host): (&str, Option<&str>)) -> Option<GatewayIx> {
+    let entrances = &current.entrances;
+    entrances.find(path, host).or_else(|| entrances.find_above(path, host).map(|(gateway, _)| gateway))
 }
 
 /// What a head may take.

@@ -6,14 +6,15 @@ use crate::logic::fault::{Fault, HttpFault};
 use crate::logic::snapshot::{GatewayIx, Protocol, Server};
 use crate::logic::units::{Nanos, SECOND};
 use crate::net::buffers::{Buffers, SMALLEST};
-use crate::net::client_head::{Heard, Place, Reader, Want, heard, is_short, limits};
+use crate::net::client_batch;
+use crate::net::client_head::{Heard, Place, Reader, Want, heard, is_short, limits, overheard};
 use crate::net::client_tron::{self};
 use crate::net::coded::inflate;
 use crate::net::exchange::{self, Answer, Ask, Context};
 use crate::net::inbox::Inbox;
 use crate::net::link::Link;
 use crate::net::opening::{self, Opened};
-use crate::net::reply::{self, BatchReply, Frame, Reply};
+use crate::net::reply::{self, Frame, Reply};
 use crate::net::ring::{self, Cut, Stream};
 use crate::net::shard::{Current, LAST_REQUEST_NS, Presence, Shard};
 use crate::net::tab::Tab;
@@ -23,8 +24,7 @@ use crate::wire::http1::Coding;
 use crate::wire::http1_chunked::Chunked;
 use crate::wire::http1_request::{Framing, request_head};
 use crate::wire::http1_write::{AnswerCoding, CONTINUE};
-use crate::wire::jsonrpc::{self, Batch, Message};
-use futures_util::StreamExt;
+use crate::wire::jsonrpc::{self, Message};
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::ops::Range;
@@ -320,7 +320,8 @@ impl Connection {
             let progress = decoder.decode(self.inbox.tail(end)).map_err(|bad| HttpFault::BadRequest(bad.words()))?;
             let next = end + progress.consumed;
             end += progress.produced;
-            if end - start > limit {
+            // A chunk that is announced and can't fit is not waited for.
+            if decoder.due().saturating_add((end - start) as u64) > limit as u64 {
                 return Err(HttpFault::BodyTooLarge);
             }
             if progress.done {
@@ -374,7 +375,8 @@ impl Connection {
         self.shard.cells(&current.live).refused(fault.status());
         self.stream.forgive();
         let made = reply::made_request_id(self.shard.random());
-        let frame = self.frame(ask, &made, false);
+        let overheard = if ask.is_none() { overheard(&current, fault, self.inbox.bytes()) } else { None };
+        let frame = self.frame(ask.or(overheard.as_ref()), &made, false);
         let reply = reply::fault(&self.shard.buffers, frame, b"null", Fault::Http(fault), 0, None);
         if self.write(current.server(), reply).await {
             self.linger().await;
@@ -424,7 +426,7 @@ async fn respond(context: Context<'_>, body: &[u8], frame: &mut Frame<'_>) -> Re
             reply(frame, refused.id.bytes(), exchange::invalid(context, Fault::InvalidRequest(refused.why)))
         }
         // Boxed: a batch is rare, and its state would make every idle connection larger.
-        Ok(Message::Batch(members)) => Box::pin(batch(context, members, frame)).await,
+        Ok(Message::Batch(members)) => Box::pin(client_batch::respond(context, members, frame)).await,
         Err(fault) => reply(frame, Id::Absent.bytes(), exchange::invalid(context, fault)),
     }
 }
@@ -446,27 +448,6 @@ async fn told(buffers: &Buffers, frame: Frame<'_>, id: &[u8], answer: Answer) ->
         AnswerCoding::Gzip => Box::pin(reply::single_coded(buffers, frame, id, answer)).await,
         _ => reply::single(buffers, frame, id, answer),
     }
-}
-
-async fn batch(context: Context<'_>, batch: Batch<'_>, frame: &mut Frame<'_>) -> Reply {
-    let server = context.current.server();
-    let context = Context { first_draw: Some(context.shard.random()), ..context };
-    let members: Vec<_> = batch.iter().collect();
-    let mut replies = BatchReply::new(&context.shard.buffers, server.max_batch_response_bytes);
-    let answers = futures_util::stream::iter(&members).map(|member| async move {
-        // A member's attempts begin when its turn comes, which may be long after the batch did.
-        let context = Context { started_ns: ring::now(), ..context };
-        match member {
-            Ok(call) => (call.id, exchange::call(context, Ask::JsonRpc(call)).await),
-            Err(refused) => (refused.id, exchange::invalid(context, Fault::InvalidRequest(refused.why))),
-        }
-    });
-    let mut answers = std::pin::pin!(answers.buffered(server.batch_concurrency));
-    while let Some((id, answer)) = answers.next().await {
-        replies.push(id.bytes(), answer);
-    }
-    frame.keep_alive &= !context.shard.draining();
-    replies.finish(*frame).await
 }
 
 #[cfg(test)]

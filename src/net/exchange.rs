@@ -7,7 +7,7 @@ use crate::logic::failover::{Action, CallMachine, Event, Finish};
 use crate::logic::fault::{Fault, Outcome, Reason};
 use crate::logic::methods::{Family, MethodId};
 use crate::logic::routing::{self, Plan};
-use crate::logic::snapshot::{EndpointIx, Gateway, GatewayIx, Route};
+use crate::logic::snapshot::{Endpoint, EndpointIx, Gateway, GatewayIx, Route};
 use crate::logic::tron_http::{ApiCall, may_be_empty};
 use crate::logic::units::Nanos;
 use crate::logic::verdict::{self, Body, CircuitNote, Response, Verdict};
@@ -61,6 +61,25 @@ pub enum Answer {
     Silent,
     /// The caller is gone.
     Abandoned,
+}
+
+impl Answer {
+    /// Bytes of it that a node sent.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Answer::Node { value, .. } => value.len(),
+            Answer::Verbatim { body, .. } => body.len(),
+            Answer::Fault { .. } | Answer::Silent | Answer::Abandoned => 0,
+        }
+    }
+
+    /// The buffer that a node's answer came in.
+    pub fn into_buf(self) -> Option<Vec<u8>> {
+        match self {
+            Answer::Node { buf, .. } | Answer::Verbatim { buf, .. } => Some(buf),
+            Answer::Fault { .. } | Answer::Silent | Answer::Abandoned => None,
+        }
+    }
 }
 
 /// What the caller wants of a node.
@@ -154,6 +173,14 @@ pub fn invalid(context: Context<'_>, fault: Fault) -> Answer {
     refuse(context, gateway, other, false, fault)
 }
 
+/// Counts and answers a Call that is not let in.
+pub fn turned_away(context: Context<'_>, ask: Ask<'_>, fault: Fault) -> Answer {
+    let snapshot = &context.current.live.snapshot;
+    let gateway = &snapshot.gateways[usize::from(context.gateway.0)];
+    let method = gateway.table(&snapshot.methods).find(ask.method());
+    refuse(context, gateway, method, ask.is_notification(), fault)
+}
+
 fn refuse(context: Context<'_>, gateway: &Gateway, method: MethodId, notification: bool, fault: Fault) -> Answer {
     let rows = &context.current.live.counters.routes[usize::from(context.gateway.0)];
     rows[gateway.routes.len()][context.shard.index].called(method, fault.outcome(), 0);
@@ -199,7 +226,7 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
                 if context.caller.gone() {
                     machine.feed(Event::CallerGone);
                 }
-                let (verdict, note, received) = judged(*context, gateway, plan, (ask, sent_id), ended);
+                let (verdict, note, received) = judged(*context, gateway, plan, (endpoint, ask, sent_id), ended);
                 if received.is_some() {
                     board.answered(endpoint, shard.index, now_ns);
                 }
@@ -326,7 +353,7 @@ fn judged(
     context: Context<'_>,
     gateway: &Gateway,
     plan: Plan,
-    (ask, sent_id): (Ask<'_>, u64),
+    (endpoint, ask, sent_id): (EndpointIx, Ask<'_>, u64),
     ended: Ended,
 ) -> (Verdict, CircuitNote, Option<Received>) {
     let incoming = match ended.result {
@@ -369,11 +396,22 @@ fn judged(
                 tron_http::Checked::NodeBusy => Body::NodeBusy,
                 tron_http::Checked::Empty | tron_http::Checked::Bad => Body::Invalid,
             };
-            let (verdict, note) = verdict::judge_tron_http(&response(body));
+            // A page that says which URL was not understood would say it to the caller.
+            let (verdict, note) = match incoming.status {
+                400 | 405 if tells_of(&context.current.live.snapshot.endpoints[usize::from(endpoint.0)], bytes) => {
+                    verdict::judge(gateway.family, &response(Body::Invalid))
+                }
+                _ => verdict::judge_tron_http(&response(body)),
+            };
             (verdict, note, Finding::TronHttp(checked))
         }
     };
     (verdict, note, Some(Received { incoming, finding }))
+}
+
+/// Whether a body repeats what only the Endpoint may see.
+fn tells_of(endpoint: &Endpoint, body: &[u8]) -> bool {
+    endpoint.keys().any(|key| memchr::memmem::find(body, key.as_bytes()).is_some())
 }
 
 /// Counts an attempt, for people and for the caller that wants to know.

@@ -266,18 +266,21 @@ impl<'b> BatchReply<'b> {
         BatchReply { buffers, buf, head: BatchHead::default(), limit }
     }
 
-    /// Adds the next member's answer.
-    pub fn push(&mut self, id: &[u8], answer: Answer) {
-        let answer = match answer {
-            Answer::Node { buf, value, .. } if self.is_full(value.len() + id.len()) => {
-                self.buffers.give(buf);
+    /// Adds the next member's answer; `false` = a node's, for which there is no room any more.
+    pub fn push(&mut self, id: &[u8], answer: Answer) -> bool {
+        if matches!(answer, Answer::Silent | Answer::Abandoned) {
+            return true;
+        }
+        let fits = answer.bytes() == 0 || !self.is_full(answer.bytes() + id.len());
+        let answer = match fits {
+            true => answer,
+            false => {
+                if let Some(buf) = answer.into_buf() {
+                    self.buffers.give(buf);
+                }
                 Answer::Fault { fault: Fault::ResponseTooLarge, attempts: 1, transaction: None }
             }
-            other => other,
         };
-        if matches!(answer, Answer::Silent | Answer::Abandoned) {
-            return;
-        }
         self.buf.push(if self.head.answers == 0 { b'[' } else { b',' });
         let mut fault = None;
         match answer {
@@ -300,6 +303,12 @@ impl<'b> BatchReply<'b> {
             Answer::Silent | Answer::Abandoned => {}
         }
         self.head.answered(fault);
+        fits
+    }
+
+    /// Bytes so far.
+    pub fn bytes(&self) -> usize {
+        self.buf.len() - HEADROOM
     }
 
     fn is_full(&self, more: usize) -> bool {

@@ -150,6 +150,8 @@ pub struct Watch {
     untaken: Cell<u32>,
     /// What is cut when this peer is gone.
     running: RefCell<Vec<Rc<Watch>>>,
+    /// While something long is written: visits since the peer last took any of it.
+    standstill: Cell<Option<u8>>,
 }
 
 impl Watch {
@@ -164,6 +166,7 @@ impl Watch {
             patience_ns: Cell::new(0),
             untaken: Cell::new(UNKNOWN),
             running: RefCell::default(),
+            standstill: Cell::new(None),
         })
     }
 
@@ -247,6 +250,17 @@ impl Watch {
         self.gone.set(true);
         for other in self.running.take() {
             other.cut(Cut::Both);
+        }
+    }
+
+    /// A peer that has spoken and takes no more of what is written is to be heard: the write ends.
+    fn hear_out(&self) {
+        let Some(visits) = self.standstill.get() else { return };
+        self.standstill.set(Some(visits.saturating_add(1)));
+        // SAFETY: as in `cut`.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(self.fd.get()) };
+        if visits > 0 && !nothing_came(&socket2::SockRef::from(&borrowed)) {
+            let _ = socket2::SockRef::from(&borrowed).shutdown(Shutdown::Write);
         }
     }
 
@@ -339,6 +353,7 @@ impl Deadlines {
         if watch.cut.get() == Cut::Look {
             watch.look();
         }
+        watch.hear_out();
         if !watch.gone() {
             self.put(watch, deadline_ns.min(now_ns + REVISIT_NS));
         }
@@ -456,6 +471,7 @@ impl Stream {
                 Ok(0) => return (Err(WriteBroke { taken: at - from }), buf),
                 Ok(n) => {
                     at += n;
+                    self.watch.standstill.set(self.watch.standstill.get().and(Some(0)));
                     if let Some(patience_ns) = patience_ns.filter(|_| at < to) {
                         let now_ns = now();
                         self.watch.arm_write(patience_ns, now_ns);
@@ -472,9 +488,12 @@ impl Stream {
     pub fn is_quiet(&self) -> bool {
         // SAFETY: the fd is open, `self.tcp` owns it, and the borrow ends with this call.
         let fd = unsafe { BorrowedFd::borrow_raw(self.tcp.as_raw_fd()) };
-        let mut byte = [std::mem::MaybeUninit::<u8>::uninit(); 1];
-        let peeked = socket2::SockRef::from(&fd).recv_with_flags(&mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT);
-        matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+        nothing_came(&socket2::SockRef::from(&fd))
+    }
+
+    /// From now on (`false`: no longer) a write ends when the peer speaks and takes nothing for about a second.
+    pub fn hear_out(&self, hear: bool) {
+        self.watch.standstill.set(hear.then_some(0));
     }
 
     /// Reads what is there without waiting, into the spare capacity behind `buf`'s contents; 0 = EOF.
@@ -501,6 +520,13 @@ impl Stream {
         let fd = unsafe { BorrowedFd::borrow_raw(self.tcp.as_raw_fd()) };
         let _ = socket2::SockRef::from(&fd).shutdown(Shutdown::Write);
     }
+}
+
+/// Whether there is nothing to read, and no end either.
+fn nothing_came(socket: &socket2::SockRef<'_>) -> bool {
+    let mut byte = [std::mem::MaybeUninit::<u8>::uninit(); 1];
+    let peeked = socket.recv_with_flags(&mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT);
+    matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
 impl Drop for Stream {
@@ -740,6 +766,25 @@ mod tests {
             let (wrote, _) = stream.write(vec![0; 16 << 20], 0, 16 << 20, Some(patience_ns)).await;
             assert!(wrote.is_err() && stream.expired());
             hurry_readers(false);
+        });
+    }
+
+    #[test]
+    fn a_peer_that_speaks_and_reads_no_more_ends_the_write_and_is_heard() {
+        on_both(|| async {
+            let (listener, address) = pair();
+            let mut stream = Stream::connect(address, 1_000 * MS).await.unwrap();
+            let (mut peer, _) = listener.accept().unwrap();
+            let begun_ns = now();
+            stream.arm(begun_ns + 9_000 * MS, Cut::Both, begun_ns);
+            peer.write_all(b"no").unwrap();
+            stream.hear_out(true);
+            let length = 64 << 20;
+            let (wrote, _) = stream.write(vec![0; length], 0, length, None).await;
+            stream.hear_out(false);
+            assert!(wrote.is_err_and(|broke| broke.taken > 0) && !stream.expired());
+            let (read, buf) = stream.read(Vec::with_capacity(16)).await;
+            assert_eq!((read.unwrap(), buf.as_slice()), (2, &b"no"[..]));
         });
     }
 

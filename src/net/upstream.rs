@@ -32,6 +32,8 @@ const HEAD_LIMITS: HeadLimits = HeadLimits { bytes: 64 << 10, headers: HEADERS_M
 const INTERIM_MAX: usize = 8;
 /// First room for a response, with what stands in front of it: most come whole in one read.
 const SMALL_RESPONSE: usize = 4 << 10;
+/// While a longer request is written, a node may refuse it.
+const LONG_REQUEST: usize = 4 << 10;
 /// So long a large answer waits for memory.
 const WAIT_FOR_ROOM_NS: Nanos = 5 * SECOND;
 /// A body of a declared length up to this is given its whole buffer at once; a longer one must arrive first.
@@ -267,7 +269,11 @@ async fn converse(
     stream.arm(until_ns, Cut::Both, now_ns);
     let out = written(place, request);
     let length = out.len();
+    // What is shorter fits into the kernel's buffer, whether the node reads or not. What TLS says for itself (tickets)
+    // can't be told from an answer before it is read.
+    stream.hear_out(length > LONG_REQUEST && stream.resumed().is_none());
     let (wrote, out) = stream.write(out, 0, length, None).await;
+    stream.hear_out(false);
     place.buffers.give(out);
     let whole = match wrote {
         Ok(()) => true,
@@ -384,7 +390,7 @@ impl Reader<'_> {
             let progress = decoder.decode(&mut self.buf[end..]).map_err(|_| Reason::InvalidHttp)?;
             let clean = end + progress.consumed == self.buf.len();
             end += progress.produced;
-            if end - start > self.place.response_max {
+            if decoder.due().saturating_add((end - start) as u64) > self.place.response_max as u64 {
                 return Err(Reason::ResponseTooLarge);
             }
             self.buf.truncate(end);

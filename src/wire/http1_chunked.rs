@@ -167,6 +167,15 @@ impl Chunked {
         Ok(Progress { consumed, produced, done: self.state == State::Done })
     }
 
+    /// Bytes of payload that the current chunk has announced and that have not come yet.
+    pub fn due(&self) -> u64 {
+        match self.state {
+            State::Data { left } => left,
+            State::SizeLf { size } => size,
+            _ => 0,
+        }
+    }
+
     /// The state after one byte that is not chunk data.
     fn step(&mut self, byte: u8) -> Result<State, BadChunk> {
         match (self.state, byte) {

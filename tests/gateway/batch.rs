@@ -89,7 +89,10 @@ fn one_members_failure_disturbs_no_other() {
         _ => Reply::result(seen, "\"first\""),
     });
     let second = Upstream::start(|seen| {
-        if seen.holds("kept") || seen.holds("busy") {
+        // Only one of them says when to come back: what comes later would find the node at rest.
+        if seen.holds("kept") {
+            Reply::http(400, &[], "")
+        } else if seen.holds("busy") {
             Reply::http(429, &["Retry-After: 4"], "")
         } else {
             Reply::result(seen, "\"second\"")
@@ -149,6 +152,43 @@ fn no_more_members_are_in_flight_than_allowed() {
         gate.open();
     }
     assert_eq!(client.response().json().as_array().unwrap().len(), 24);
+}
+
+#[test]
+fn a_slow_member_holds_nobody_back_and_its_answer_still_comes_first() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let node = Upstream::start(move |seen| {
+        let param = seen.json()["params"][0].to_string();
+        let reply = Reply::result(seen, &param);
+        if param == "0" { Reply::after(&held, reply) } else { reply }
+    });
+    let gateway = Setup::of(&[&node]).server("batch_concurrency = 2").start();
+    let members: Vec<String> = (0..30).map(|n| call_body(&n.to_string(), "eth_call", &format!("[{n}]"))).collect();
+    let mut client = gateway.connect();
+    client.post("/eth", &[], batch(&members));
+    node.wait_for(30);
+    assert!(client.is_quiet());
+    gate.open();
+    let expected: Vec<String> = (0..30).map(|n| format!(r#"{{"jsonrpc":"2.0","id":{n},"result":{n}}}"#)).collect();
+    assert_eq!(client.response().body, batch(&expected));
+}
+
+#[test]
+fn once_a_batch_is_full_nothing_more_is_executed_for_it() {
+    let node = Upstream::start(|seen| Reply::result(seen, &format!("\"{}\"", "x".repeat(1_000))));
+    let gateway = Setup::of(&[&node]).server("max_batch_response_bytes = \"3500B\"\nbatch_concurrency = 1").start();
+    let mut members: Vec<String> = (0..10).map(|id| call_body(&id.to_string(), "eth_sendTransaction", "[]")).collect();
+    members.push(notification_body("eth_call", "[\"silent\"]"));
+    let answers = gateway.post(batch(&members)).json();
+    let answers = answers.as_array().unwrap();
+    assert_eq!((answers.len(), node.count_with("eth_sendTransaction")), (10, 4), "{answers:?}");
+    let attempts =
+        |at: usize| (answers[at]["error"]["code"].as_i64(), answers[at]["error"]["data"]["attempts"].as_u64());
+    assert_eq!(attempts(3), (Some(-32055), Some(1)));
+    (4..10).for_each(|at| assert_eq!(attempts(at), (Some(-32055), Some(0))));
+    assert_eq!(node.count_with("silent"), 1, "it has no answer that would have to fit");
+    assert_eq!(gateway.metrics().calls("response_too_large"), 6);
 }
 
 #[test]

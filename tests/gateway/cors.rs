@@ -42,7 +42,7 @@ fn a_page_asks_first_and_is_told_what_it_may_send() {
 fn every_answer_to_an_allowed_page_can_be_read_by_it() {
     let node = Upstream::answering("1");
     let gateway = Setup::of(&[&node])
-        .server("max_request_bytes = \"1KiB\"")
+        .server("max_request_bytes = \"1KiB\"\nheader_timeout = \"100ms\"\nbody_timeout = \"100ms\"")
         .gateway("cors = { origins = [\"https://app.example\", \"http://localhost:3000\"] }")
         .start();
     let json = "Content-Type: application/json\r\n";
@@ -68,6 +68,15 @@ fn every_answer_to_an_allowed_page_can_be_read_by_it() {
             format!("POST /eth HTTP/1.1\r\nHost: h\r\nOrigin: {APP}\r\n{json}Transfer-Encoding: chunked\r\n\r\nx\r\n"),
             400,
         ),
+        // What is wrong with a head does not keep the page from learning it.
+        (whole("POST", "Content-Length: 3\r\n", &call), 400),
+        (whole("POST", "X y: z\r\n", &call), 400),
+        (whole("POST", "Expect: a-miracle\r\n", &call), 417),
+        (whole("POST", "", &call).replace("HTTP/1.1", "HTTP/7.0"), 505),
+        (whole("POST", &format!("X: {}\r\n", "y".repeat(20_000)), &call), 431),
+        (whole("POST", &"X: y\r\n".repeat(200), &call), 431),
+        (format!("POST /eth HTTP/1.1\r\nOrigin: {APP}\r\nHos"), 408),
+        (format!("POST /eth HTTP/1.1\r\nHost: h\r\nOrigin: {APP}\r\n{json}Content-Length: 9\r\n\r\n{{"), 408),
     ] {
         let mut client = gateway.connect();
         client.send(&request);
@@ -85,6 +94,12 @@ fn every_answer_to_an_allowed_page_can_be_read_by_it() {
     let mut client = gateway.connect();
     client.post("/eth", &[], &call);
     assert_eq!(client.response().header("access-control-allow-origin"), None, "no page asks");
+    // Where no Gateway is, nobody has allowed anything.
+    for request in [whole("POST", json, &call), whole("POST", "X y: z\r\n", &call)] {
+        let mut client = gateway.connect();
+        client.send(request.replace("/eth", "/nowhere"));
+        assert_eq!(client.response().header("access-control-allow-origin"), None);
+    }
 }
 
 #[test]

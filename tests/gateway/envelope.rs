@@ -125,6 +125,27 @@ fn large_and_deep_values_pass_in_both_directions() {
 }
 
 #[test]
+fn depth_has_its_limit_in_each_direction() {
+    let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    // Not by a reader of JSON: this one goes no deeper than 127. An id of 1 goes up as it is.
+    let node = Upstream::start(move |seen| {
+        let levels = ["9999", "10000"].into_iter().find(|levels| seen.holds(&format!("[{levels}]")));
+        let result = nested(levels.map_or(1, |levels| levels.parse().unwrap()));
+        Reply::json(200, &format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#))
+    });
+    let gateway = Setup::of(&[&node]).start();
+    // The envelope is a level of its own, and so is a batch.
+    gateway.call("eth_call", &nested(127)).assert_result("1", "[]");
+    gateway.call("eth_call", &nested(128)).assert_fault(200, "null", -32600);
+    let batch = |levels| format!("[{}]", call_body("1", "eth_call", &nested(levels)));
+    assert_eq!(gateway.post(batch(126)).body, r#"[{"jsonrpc":"2.0","id":1,"result":[]}]"#);
+    assert!(gateway.post(batch(127)).body.contains("-32600"));
+    assert_eq!(node.count(), 2);
+    gateway.call("eth_call", "[9999]").assert_result("1", &nested(9_999));
+    gateway.call("eth_call", "[10000]").assert_fault(502, "1", -32052);
+}
+
+#[test]
 fn members_that_nodes_could_read_otherwise_are_refused_and_nothing_is_sent() {
     let node = Upstream::answering("1");
     let gateway = Setup::of(&[&node]).start();

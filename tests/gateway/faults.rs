@@ -140,6 +140,8 @@ fn methods_that_are_not_offered() {
         ("/eth", "personal_sign", "not_exposed"),
         ("/eth", "evm_mine", "not_exposed"),
         ("/eth", "debug_setHead", "not_exposed"),
+        ("/eth", "debug_sethead", "not_exposed"),
+        ("/eth", "Txpool_Content", "blocked"),
         ("/few", "eth_call", "not_allowed"),
         ("/few", "eth_chainid", "not_allowed"),
     ];

@@ -73,7 +73,12 @@ fn other_refusals_close() {
     let many = "X: y\r\n".repeat(30);
     let chunks =
         format!("POST /eth HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n600\r\n{}", "[".repeat(0x600));
+    let announced = "POST /eth HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n401\r\n";
+    let in_sum = format!("{}{}\r\n102\r\n", announced.replace("401", "300"), "[".repeat(0x300));
     let cases = [
+        // Told when it is announced, and not when it has come.
+        (announced.to_owned(), 413),
+        (in_sum, 413),
         ("POST /eth HTTP/1.1\r\nHost: h\r\nContent-Length: 1025\r\n\r\n".to_owned(), 413),
         ("POST /eth HTTP/1.1\r\nHost: h\r\nContent-Length: 18446744073709551615\r\n\r\n".to_owned(), 413),
         ("POST /eth HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 1025\r\n\r\n".to_owned(), 413),
@@ -96,7 +101,10 @@ fn other_refusals_close() {
     assert_eq!(node.count(), 0);
     // Exactly at the limit is within it.
     let padded = format!("{BODY}{}", " ".repeat(1024 - BODY.len()));
-    gateway.post(padded).assert_result("1", "1");
+    gateway.post(&padded).assert_result("1", "1");
+    let mut client = gateway.connect();
+    client.send(announced.replace("401", "400")).send(format!("{padded}\r\n0\r\n\r\n"));
+    client.response().assert_result("1", "1");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Limits of the server, and its end: full, idle, and asked to leave.
 
-use super::harness::{Gate, Gateway, PATIENCE, Reply, Setup, Upstream, call_body, request};
+use super::harness::{Gate, Gateway, PATIENCE, Reply, Setup, Upstream, call_body, notification_body, request};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -27,6 +27,9 @@ fn over_max_inflight_calls_are_refused_and_not_queued() {
         assert_eq!((refused.header("retry-after").as_deref(), refused.attempts()), (Some("1"), 0));
         assert_eq!(refused.reason(), "overloaded");
     }
+    // A notification is refused as silently as it would be served.
+    let refused = late.ask(notification_body("eth_call", "[]"));
+    assert_eq!((refused.status, refused.body.as_str()), (204, ""));
     // A batch is served as far as there is room; here there is none.
     let member = call_body("5", "eth_call", "[]");
     let answers = late.ask(format!("[{member},{member}]"));
@@ -36,7 +39,7 @@ fn over_max_inflight_calls_are_refused_and_not_queued() {
     clients.iter_mut().for_each(|client| client.response().assert_result("1", "1"));
     late.ask(call_body("4", "eth_call", "[]")).assert_result("4", "1");
     assert_eq!(node.count(), 4);
-    assert_eq!(gateway.metrics().calls("overloaded"), 4);
+    assert_eq!(gateway.metrics().calls("overloaded"), 5);
 }
 
 #[test]

@@ -61,7 +61,12 @@ fn what_needs_a_restart_is_refused_by_name() {
     let gateway = Setup::of(&[&a]).start();
     assert!(!gateway.reload(&Setup::of(&[&a]).shards(1).server("max_connections = 7")));
     let log = gateway.log();
-    assert!(log.contains("server.shards") && log.contains("server.max_connections"), "{log}");
+    let text = Setup::of(&[&a]).shards(1).server("max_connections = 7").text();
+    for (key, typed) in [("server.shards", "shards = 1"), ("server.max_connections", "max_connections = 7")] {
+        let line = text.lines().position(|line| line == typed).unwrap() + 1;
+        let column = typed.len();
+        assert!(log.contains(&format!("ringway.toml:{line}:{column}: {key}: can't be changed by a reload")), "{log}");
+    }
     assert!(!log.contains("server.listen:"), "{log}");
     assert_eq!(gateway.call("eth_call", "[]").result(), "1");
 }

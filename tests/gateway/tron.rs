@@ -147,7 +147,9 @@ fn what_a_path_does_not_serve_is_405_and_what_is_outside_is_404() {
     let head = ask(&gateway, "HEAD", "/tron/wallet/getnowblock", "");
     assert_eq!((head.status, head.header("allow").as_deref()), (405, Some("GET, POST")));
     for path in ["", "/", "/wallet", "/wallet/", "/admin/x", "/wallet/../net/listnodes", "/wallet//getnowblock"] {
-        assert_fault(&ask(&gateway, "POST", &format!("/tron{path}"), "{}"), 404, -32600);
+        let answer = ask(&gateway, "POST", &format!("/tron{path}"), "{}");
+        assert_fault(&answer, 404, -32600);
+        assert!(answer.body.contains("No such path in TRON's HTTP API"), "{answer:?}");
     }
     for path in ["/tronwallet/getnowblock", "/wallet/getnowblock", "/tro", "/"] {
         assert_eq!(ask(&gateway, "POST", path, "{}").status, 404, "{path}");
@@ -170,6 +172,18 @@ fn requests_that_can_not_go_up_are_told_in_the_form_of_the_api() {
     assert_eq!(fields(&["Origin: http://x.test", "Content-Type: application/json"]).status, 200);
     assert_eq!(fields(&["Content-Type: text/plain"]).status, 200);
     assert_eq!(node.count(), 2);
+    // So is what is wrong with a head, as far as it shows whose it is.
+    for (field, status) in [("Content-Length: 3", 400), ("X y: z", 400), ("Expect: x", 417)] {
+        let answer = fields(&[field, "Content-Type: application/json", "X-Request-Id: r-9"]);
+        assert_fault(&answer, status, -32600);
+        assert_eq!(answer.header("x-request-id").as_deref(), Some("r-9"));
+    }
+    let long = format!("X: {}", "y".repeat(20_000));
+    assert_fault(&fields(&[&long]), 431, -32600);
+    let mut head = gateway.connect();
+    head.send(format!("HEAD {path} HTTP/1.1\r\nHost: h\r\nX y: z\r\n\r\n"));
+    assert_eq!(head.head_response().status, 400);
+    head.closed();
 }
 
 #[test]

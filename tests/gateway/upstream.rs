@@ -454,6 +454,23 @@ impl Upstream {
     }
 }
 
+impl Upstream {
+    /// Starts one that reads the beginning of one request, answers, and then neither reads nor closes until it is
+    /// dropped.
+    pub fn refusing_and_deaf(answer: &'static str) -> (EarlyRefusal, std::sync::mpsc::Sender<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stay, over) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 64]);
+            let _ = stream.write_all(answer.as_bytes());
+            let _: Result<(), _> = over.recv();
+        });
+        (EarlyRefusal { address }, stay)
+    }
+}
+
 /// A port where nobody listens, and nobody else can begin to.
 pub struct ClosedPort {
     /// The address that refuses.

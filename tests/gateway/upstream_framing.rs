@@ -207,3 +207,20 @@ fn an_answer_before_the_request_is_whole_is_still_judged() {
         None => assert_eq!((answer.code(), other.count()), (-32054, 0), "{answer:?}"),
     }
 }
+
+#[test]
+fn a_refusal_is_heard_although_the_node_reads_no_further_and_stays() {
+    let refusal = "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n";
+    for method in ["eth_call", "eth_sendTransaction"] {
+        let (node, _stay) = Upstream::refusing_and_deaf(refusal);
+        let other = Upstream::answering("\"other\"");
+        let gateway = Setup::at(&[node.address, other.address])
+            .server("max_request_bytes = \"32MiB\"")
+            .route("attempt_timeout = \"15s\"")
+            .start();
+        let params = format!("[\"{}\"]", "z".repeat(16 << 20));
+        gateway.call(method, &params).assert_result("1", "\"other\"");
+        let metrics = gateway.metrics();
+        assert_eq!((metrics.attempts("a", "bad_request"), metrics.attempts("a", "timeout")), (1, 0), "{method}");
+    }
+}
