@@ -135,6 +135,7 @@ pub mod net {
     pub mod shard;
     pub mod tab;
     pub mod upstream;
+    mod warm;
     mod wheel;
 }
 

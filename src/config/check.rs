@@ -223,7 +223,6 @@ mod tests {
         }
         for (line, key) in [
             ("«ws_url = \"ws://h\"", "ws_url"),
-            ("«warm = 1", "warm"),
             ("«tier = \"archive\"", "tier"),
             ("«state_blocks = 128", "state_blocks"),
             ("«client = \"geth\"", "client"),
@@ -255,7 +254,7 @@ mod tests {
     fn a_key_that_is_not_built_yet_may_ask_for_nothing() {
         let gateway = "auth = \"none\"\nendpoint_free = []\ncache = \"0\"\nshare_inflight = []\npath = \"/eth\"";
         let text = with("shards = 2", "[log]\nsample = 0\n[websocket]\n[limits]")
-            .replace("enabled = true", "warm = 0\ncapabilities = []\nwithout = []")
+            .replace("enabled = true", "capabilities = []\nwithout = []")
             .replace("path = \"/eth\"", gateway);
         assert_eq!(read(&text).faults, []);
         sound(&text.replace("cache = \"0\"", "cache = 0"));

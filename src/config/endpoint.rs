@@ -172,6 +172,7 @@ fn endpoint(
             connect_timeout_ns: view.number("connect_timeout"),
             queue_timeout_ns: view.number("queue_timeout"),
             max_connections: view.count("max_connections"),
+            warm: warm(view, faults),
             idle_timeout_ns: view.number("idle_timeout"),
             max_age_ns: view.number("max_age"),
             circuit,
@@ -179,6 +180,16 @@ fn endpoint(
         });
     }
     typed
+}
+
+/// Ready connections: no more than there may be at all.
+fn warm(view: &View<'_>, faults: &mut Faults<'_>) -> usize {
+    let (warm, most) = (view.count("warm"), view.count("max_connections"));
+    if warm > most {
+        let text = format!("is above max_connections ({most}), which all shards share; lower it, or raise that");
+        faults.fault(view.at_of("warm"), view.path_of("warm"), text);
+    }
+    warm
 }
 
 /// `rps` and `burst`: without `rps` there is no budget.
@@ -272,6 +283,13 @@ mod tests {
         faulty(&alone, "endpoint[geth-1].burst", &["no rate", "write rps too"]);
         faulty(&with("enabled = true", "rps = «0"), "endpoint[geth-1].rps", &["at least 1"]);
         faulty(&with("enabled = true", "rps = 1\nburst = «0"), "endpoint[geth-1].burst", &["at least 1"]);
+    }
+
+    #[test]
+    fn ready_connections_are_among_those_that_may_be() {
+        assert_eq!(sound(&with("enabled = true", "warm = 4")).endpoints[0].warm, 4);
+        let text = with("enabled = true", "max_connections = 3\nwarm = «4");
+        faulty(&text, "endpoint[geth-1].warm", &["above max_connections (3)"]);
     }
 
     #[test]

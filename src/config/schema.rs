@@ -235,7 +235,7 @@ const ENDPOINT: &[Key] = &[
     key("idle_timeout", Duration(1), Lit::Text("20s")),
     key("max_age", Duration(1), Lit::Text("10m")),
     key("circuit", Table(CIRCUIT_OVERRIDE), Absent),
-    key("warm", Count(0, MANY), Lit::Count(0)).later(Lit::Count(0)),
+    key("warm", Count(0, MANY), Lit::Count(0)),
     key("rps", Count(1, MANY), Absent),
     key("burst", Count(1, MANY), Absent),
     key("tier", Choice(TIERS, &[]), Lit::Text("full")).later(Absent),

@@ -297,6 +297,8 @@ pub struct Endpoint {
     pub queue_timeout_ns: Nanos,
     /// Connections, all shards together.
     pub max_connections: usize,
+    /// Ready connections, per shard.
+    pub warm: usize,
     /// A pooled connection idle for longer is closed.
     pub idle_timeout_ns: Nanos,
     /// A pooled connection older than this is closed.
@@ -541,6 +543,7 @@ pub(super) mod tests {
             connect_timeout_ns: SECOND,
             queue_timeout_ns: SECOND,
             max_connections: 10,
+            warm: 0,
             idle_timeout_ns: SECOND,
             max_age_ns: SECOND,
             circuit: crate::logic::circuit::RULE,

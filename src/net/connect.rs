@@ -2,22 +2,31 @@
 
 use crate::logic::dial;
 use crate::logic::fault::Reason;
+use crate::logic::snapshot::Endpoint;
 use crate::logic::units::Nanos;
 use crate::net::link::Link;
 use crate::net::ring;
-use crate::net::upstream::Place;
+use crate::net::shard::Upstream;
+use crate::shared::counters::EndpointCells;
 use std::net::SocketAddr;
 
 /// Connects to the first address that takes the connection, in the order and with the shares of time that
 /// `logic::dial` decides.
-pub async fn connect(place: &Place<'_>, until_ns: Nanos, now_ns: Nanos) -> Result<(Link, SocketAddr), Reason> {
-    let until_ns = until_ns.min(now_ns.saturating_add(place.endpoint.connect_timeout_ns));
-    let (pool, tls) = (&place.upstream.pool, place.upstream.tls.as_ref());
-    if place.endpoint.url.https && tls.is_none() {
+pub async fn connect(
+    endpoint: &Endpoint,
+    upstream: &Upstream,
+    cells: &EndpointCells,
+    shard: usize,
+    until_ns: Nanos,
+    now_ns: Nanos,
+) -> Result<(Link, SocketAddr), Reason> {
+    let until_ns = until_ns.min(now_ns.saturating_add(endpoint.connect_timeout_ns));
+    let (pool, tls) = (&upstream.pool, upstream.tls.as_ref());
+    if endpoint.url.https && tls.is_none() {
         // Never in plain text instead.
         return Err(Reason::TlsFailed);
     }
-    let order = pool.dial.borrow_mut().order(pool.addresses(), place.shard, now_ns);
+    let order = pool.dial.borrow_mut().order(pool.addresses(), shard, now_ns);
     let mut reason = Reason::Dns;
     let mut now_ns = now_ns;
     for (tried, address) in order.iter().enumerate() {
@@ -30,7 +39,7 @@ pub async fn connect(place: &Place<'_>, until_ns: Nanos, now_ns: Nanos) -> Resul
             Ok(link) => {
                 pool.dial.borrow_mut().worked(*address);
                 if let Some(resumed) = link.resumed() {
-                    place.cells.handshakes.made(resumed);
+                    cells.handshakes.made(resumed);
                 }
                 return Ok((link, *address));
             }
@@ -39,7 +48,7 @@ pub async fn connect(place: &Place<'_>, until_ns: Nanos, now_ns: Nanos) -> Resul
             Err(why) => reason = why,
         }
         if reason.is_of_tls() {
-            place.cells.handshakes.failed.add(1);
+            cells.handshakes.failed.add(1);
         }
         now_ns = ring::now();
         pool.dial.borrow_mut().avoid(*address, now_ns);

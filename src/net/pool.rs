@@ -25,6 +25,8 @@ pub struct Pool {
     addresses: RefCell<Vec<SocketAddr>>,
     /// Which address is tried first.
     pub dial: RefCell<Dial>,
+    /// Connections that are being made for later.
+    warming: Cell<usize>,
 }
 
 struct Idle {
@@ -63,7 +65,19 @@ impl Pool {
             waiting: RefCell::default(),
             addresses: RefCell::default(),
             dial: RefCell::default(),
+            warming: Cell::new(0),
         })
+    }
+
+    /// How many ready connections, those under way included, are missing to `wanted`.
+    pub fn missing(&self, wanted: usize) -> usize {
+        wanted.saturating_sub(self.idle.borrow().len() + self.warming.get())
+    }
+
+    /// Counts a connection as under way as long as what is returned lives.
+    pub fn warming(self: &Rc<Pool>) -> Warming {
+        self.warming.set(self.warming.get() + 1);
+        Warming(self.clone())
     }
 
     /// Where the Endpoint is now.
@@ -188,6 +202,15 @@ impl Pool {
                 waker.wake();
             }
         }
+    }
+}
+
+/// A connection that is being made for later.
+pub struct Warming(Rc<Pool>);
+
+impl Drop for Warming {
+    fn drop(&mut self) {
+        self.0.warming.set(self.0.warming.get() - 1);
     }
 }
 

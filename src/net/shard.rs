@@ -10,6 +10,7 @@ use crate::net::link::ClientTls;
 use crate::net::pool::Pool;
 use crate::net::ring::{self, Cut, Listener, Ring, Watch};
 use crate::net::upstream;
+use crate::net::warm::keep_warm;
 use crate::shared::counters::{EndpointCells, ShardCells};
 use crate::shared::snapshot_cell::{Live, Phase, World};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -180,6 +181,9 @@ impl Shard {
                 upstream.pool.sweep(now_ns, SWEEP_MOST);
                 self.endpoint_cells(&current.live, at).connections.set(upstream.pool.open() as u64);
             }
+            if !self.draining() {
+                keep_warm(self, &current, now_ns);
+            }
         }
         let most = self.current.borrow().server().max_buffered_bytes as u64;
         ring::hurry_readers(self.world.memory.held() > most / 2);
@@ -261,7 +265,7 @@ pub fn run(index: usize, world: Arc<World>, mut ring: Ring, listeners: Vec<Owned
             }
         }
         shard.cells(&shard.current().live).accepting.set(1);
-        let swept_ns = Cell::new(ring::now());
+        let swept_ns = Cell::new(0);
         ring::tick(|now_ns| shard.each_tick(now_ns, &swept_ns, &watches)).await;
     });
 }
@@ -292,7 +296,8 @@ fn accept(shard: Rc<Shard>, listener: Listener, share: usize) {
 }
 
 impl Shard {
-    fn note_panic(&self) {
+    /// Counts a task that panicked.
+    pub fn note_panic(&self) {
         self.cells(&self.current().live).panics.add(1);
     }
 }

@@ -230,7 +230,8 @@ async fn checkout(
         }
         if let Some(slot) = pool.reserve() {
             // Boxed, like every wait that is rare: its state would make each connection's task larger.
-            let (stream, address) = Box::pin(connect(place, until_ns, *now_ns)).await?;
+            let (stream, address) =
+                Box::pin(connect(place.endpoint, place.upstream, place.cells, place.shard, until_ns, *now_ns)).await?;
             *now_ns = ring::now();
             return Ok(slot.fill(stream, address, *now_ns, place.cells));
         }

@@ -260,3 +260,25 @@ fn a_late_answer_never_reaches_another_caller() {
     }
     node.wait_for_open(1);
 }
+
+#[test]
+fn ready_connections_are_there_before_a_call_and_again_after_they_were_lost() {
+    let node = Upstream::answering("1");
+    let gateway = Setup::of(&[&node]).endpoint(0, "warm = 3").shards(2).start();
+    let opened =
+        |count| move |metrics: &super::harness::Metrics| metrics.of("ringway_endpoint_connects_total", "a") >= count;
+    gateway.wait_for_metrics("three for each shard", opened(6));
+    assert_eq!((node.connections(), node.count()), (6, 0));
+    for _ in 0..10 {
+        gateway.call(READ, "[]").assert_result("1", "1");
+    }
+    assert_eq!(node.connections(), 6, "calls found them");
+    node.hang_up();
+    gateway.wait_for_metrics("new ones", opened(12));
+    // A node that is not there gets no storm, and no Circuit opens over what no Call asked for.
+    let closed = super::harness::ClosedPort::new();
+    let gateway = Setup::at(&[closed.address, node.address]).endpoint(0, "warm = 3").start();
+    gateway.call(READ, "[]").assert_result("1", "1");
+    let metrics = gateway.metrics();
+    assert_eq!((metrics.attempts("a", ""), metrics.of("ringway_circuit_state", "a")), (1, 0));
+}

@@ -164,3 +164,20 @@ impl Gateway {
         client.response()
     }
 }
+
+#[test]
+fn ready_connections_wait_with_their_handshake_done() {
+    let (node, authority, files) = (Upstream::answering("1"), Authority::new(), Files::new());
+    let front = Front::start(authority.sign(&["localhost"]).server(None), node.address);
+    let ca = files.write("ca.pem", &authority.pem());
+    let gateway = behind(Setup::of(&[&node]), 0, "localhost", front.address, &ca)
+        .endpoint(0, "warm = 2\nidle_timeout = \"60s\"")
+        .shards(1)
+        .start();
+    gateway.wait_for_metrics("two of them", |metrics| metrics.of("ringway_endpoint_connects_total", "a") == 2);
+    for _ in 0..5 {
+        gateway.call(READ, "[]").assert_result("1", "1");
+    }
+    let shaken = front.shaken();
+    assert_eq!(shaken.full + shaken.resumed, 2, "the tickets that came meanwhile are nothing that was said");
+}
