@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Connections that wait in the kernel to be accepted, per listener.
 const BACKLOG: i32 = 4096;
-/// A port that a former process has just left is busy for some ms.
-const BIND_PATIENCE: Duration = Duration::from_millis(500);
+/// A port that a former process has just left is busy for some ms, on a busy machine for some hundred.
+const BIND_PATIENCE: Duration = Duration::from_secs(3);
 
 /// One address as it was bound, with a socket for each shard.
 pub type Bound = (Listen, Vec<OwnedFd>);
