@@ -46,6 +46,7 @@ mod gateway {
     mod storm;
     mod storm_node;
     mod tally;
+    mod tls_hostile;
     mod tls_upstream;
     mod tron;
     mod tron_honesty;

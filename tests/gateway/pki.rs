@@ -157,6 +157,7 @@ pub struct Shaken {
 pub struct Front {
     pub address: SocketAddr,
     shaken: Arc<Mutex<Shaken>>,
+    callers: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl Front {
@@ -164,16 +165,25 @@ impl Front {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shaken = Arc::new(Mutex::new(Shaken::default()));
-        let seen = shaken.clone();
+        let callers = Arc::new(Mutex::new(Vec::new()));
+        let (seen, known) = (shaken.clone(), callers.clone());
         std::thread::spawn(move || {
             for outer in listener.incoming().map_while(Result::ok) {
+                known.lock().unwrap().extend(outer.try_clone());
                 let (config, seen) = (config.clone(), seen.clone());
                 std::thread::spawn(move || {
                     let _ = relay(config, outer, target, &seen);
                 });
             }
         });
-        Front { address, shaken }
+        Front { address, shaken, callers }
+    }
+
+    /// Closes every connection that it has.
+    pub fn hang_up(&self) {
+        for caller in self.callers.lock().unwrap().drain(..) {
+            let _ = caller.shutdown(Shutdown::Both);
+        }
     }
 
     pub fn shaken(&self) -> Shaken {
