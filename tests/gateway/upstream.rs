@@ -214,6 +214,7 @@ impl Shared {
 pub struct Upstream {
     /// Where it listens.
     pub address: SocketAddr,
+    listener: TcpListener,
     shared: Arc<Shared>,
 }
 
@@ -225,8 +226,17 @@ impl Upstream {
 
     /// Starts one that sends something on each new connection before it is asked.
     pub fn greeting(greeting: &[u8], script: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Upstream {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Upstream::on(TcpListener::bind("127.0.0.1:0").unwrap(), greeting, script)
+    }
+
+    /// Starts one on a listener that is there already.
+    pub fn on(
+        listener: TcpListener,
+        greeting: &[u8],
+        script: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+    ) -> Upstream {
         let address = listener.local_addr().unwrap();
+        let held = listener.try_clone().unwrap();
         let shared = Arc::new(Shared {
             record: Mutex::default(),
             changed: Condvar::new(),
@@ -250,7 +260,7 @@ impl Upstream {
                 std::thread::spawn(move || serve(stream, connection, &shared));
             }
         });
-        Upstream { address, shared }
+        Upstream { address, listener: held, shared }
     }
 
     /// Starts one that answers everything with this result.
@@ -336,7 +346,8 @@ impl Drop for Upstream {
         for (stream, _) in &self.shared.record().connections {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        let _ = TcpStream::connect(self.address);
+        // Whoever waits in accept is let go.
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
     }
 }
 
