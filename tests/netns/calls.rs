@@ -105,7 +105,8 @@ impl Callers {
     }
 }
 
-struct OnDrop<F: Fn()>(F);
+/// Runs this at the end of its block, however that comes.
+pub struct OnDrop<F: Fn()>(pub F);
 
 impl<F: Fn()> Drop for OnDrop<F> {
     fn drop(&mut self) {

@@ -51,7 +51,10 @@ pub struct Front {
 struct Shared {
     node: SocketAddr,
     seed: u64,
+    dark: AtomicBool,
     calm: AtomicBool,
+    /// What the gateway has open, and whatever ended since.
+    open: Mutex<Vec<TcpStream>>,
     /// Directions that have not come to their end.
     running: AtomicUsize,
     befell: Mutex<BTreeMap<Weather, usize>>,
@@ -62,8 +65,9 @@ impl Front {
     pub fn start(node: SocketAddr, seed: u64) -> Front {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, held) = (listener.local_addr().unwrap(), listener.try_clone().unwrap());
-        let calm = AtomicBool::new(false);
-        let shared = Arc::new(Shared { node, seed, calm, running: AtomicUsize::new(0), befell: Mutex::default() });
+        let (dark, calm) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (open, running, befell) = (Mutex::default(), AtomicUsize::new(0), Mutex::default());
+        let shared = Arc::new(Shared { node, seed, dark, calm, open, running, befell });
         let accepting = shared.clone();
         std::thread::spawn(move || {
             for (nth, stream) in listener.incoming().map_while(Result::ok).enumerate() {
@@ -73,9 +77,20 @@ impl Front {
         Front { address, listener: held, shared }
     }
 
-    /// From now on new connections are let through.
+    /// All connections are lost, and until it is over new ones are silent.
+    pub fn darken(&self, dark: bool) {
+        self.shared.dark.store(dark, SeqCst);
+        self.cut();
+    }
+
+    /// All connections are lost; new ones are let through.
     pub fn calm_down(&self) {
         self.shared.calm.store(true, SeqCst);
+        self.cut();
+    }
+
+    fn cut(&self) {
+        self.shared.open.lock().unwrap().drain(..).for_each(|stream| reset(&stream));
     }
 
     /// How many connections had which weather.
@@ -107,6 +122,7 @@ impl Shared {
     fn begin(self: &Arc<Shared>, gateway: TcpStream, nth: u64) {
         let weather = match self.draw(nth, 0, 100) {
             _ if self.calm.load(SeqCst) => Weather::Clear,
+            _ if self.dark.load(SeqCst) => Weather::Silent,
             at @ 0..60 => Weather::BAD[at as usize / 10],
             _ => Weather::Clear,
         };
@@ -121,6 +137,7 @@ impl Shared {
             _ => (usize::MAX, usize::MAX),
         };
         self.running.fetch_add(2, SeqCst);
+        self.open.lock().unwrap().push(gateway.try_clone().unwrap());
         let node = TcpStream::connect(self.node).unwrap();
         for (from, to, limit, is_answer) in [(&gateway, &node, up, false), (&node, &gateway, down, true)] {
             let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());

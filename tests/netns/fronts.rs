@@ -1,6 +1,6 @@
 //! Two thousand mixed Calls through fronts that delay, drip, cut and fall silent: no wrong answer, nothing twice.
 
-use super::calls::{EFFECT, READ, Told, call, judge, loopback, state, token, transitions};
+use super::calls::{EFFECT, OnDrop, READ, Told, call, judge, loopback, state, token, transitions};
 use super::front::{Front, Weather};
 use super::world::world;
 use crate::harness::{Client, Reply, Setup, Upstream, call_body};
@@ -8,7 +8,7 @@ use crate::storm_node::draw;
 use ringway::wire::evm_tx::{hash_text, transaction_hash};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 const CALLS: u64 = 2_000;
@@ -63,13 +63,14 @@ fn two_thousand_calls_through_fronts_that_delay_drip_and_cut() {
     world(|| {
         let seed = std::env::var("STORM_SEED").map_or(20_260_101, |seed| seed.parse().unwrap());
         eprintln!("STORM_SEED={seed}");
+        let begun = Instant::now();
         let nodes = [node("a"), node("b"), node("c")];
         let fronts = [Front::start(nodes[0].address, seed), Front::start(nodes[1].address, seed ^ 1)];
         let gateway = Setup::at(&[fronts[0].address, fronts[1].address, nodes[2].address])
             .circuit("consecutive_failures = 3\ncooldown = \"20ms\"\nmax_cooldown = \"40ms\"")
             .route(&format!("attempt_timeout = \"{}ms\"", TIMEOUT.as_millis()))
             .start();
-        let (next, told) = (AtomicU64::new(0), Mutex::<Vec<Told>>::default());
+        let (next, told, done) = (AtomicU64::new(0), Mutex::<Vec<Told>>::default(), AtomicBool::new(false));
         std::thread::scope(|scope| {
             for _ in 0..CALLERS {
                 scope.spawn(|| {
@@ -77,7 +78,7 @@ fn two_thousand_calls_through_fronts_that_delay_drip_and_cut() {
                     loop {
                         let token = next.fetch_add(1, SeqCst);
                         match draw(seed, token, 7, 10) {
-                            _ if token >= CALLS => return,
+                            _ if token >= CALLS && done.load(SeqCst) => return,
                             0..2 => broadcast(&mut client, token),
                             2..5 => told.lock().unwrap().push(call(&mut client, EFFECT, token)),
                             _ => told.lock().unwrap().push(call(&mut client, READ, token)),
@@ -85,16 +86,32 @@ fn two_thousand_calls_through_fronts_that_delay_drip_and_cut() {
                     }
                 });
             }
+            // Whatever fails, the callers end.
+            let _end = OnDrop(|| done.store(true, SeqCst));
+            let circuit = |endpoint: &str, state: u64| {
+                let what = format!("state {state} of {endpoint}");
+                gateway.wait_for_metrics(&what, |metrics| metrics.of("ringway_circuit_state", endpoint) == state);
+            };
+            gateway.wait_for_metrics("a part of the Calls", |_| next.load(SeqCst) > CALLS / 3);
+            for (front, endpoint) in fronts.iter().zip(["a", "b"]) {
+                front.darken(true);
+                circuit(endpoint, 1);
+            }
+            for (front, endpoint) in fronts.iter().zip(["a", "b"]).rev() {
+                front.darken(false);
+                circuit(endpoint, 0);
+            }
         });
+        eprintln!("{} Calls after {:?}", next.load(SeqCst), begun.elapsed());
         fronts.iter().for_each(Front::calm_down);
-        // Pooled connections bring their weather along until it has ended them.
         let (mut client, until) = (gateway.connect(), Instant::now() + Duration::from_secs(20));
-        let (mut token, mut in_a_row) = (CALLS, 0);
+        let (mut token, mut in_a_row) = (2 * next.load(SeqCst), 0);
         while in_a_row < 100 || state(&gateway) != 0 {
             assert!(Instant::now() < until, "the first never comes back");
             let one = call(&mut client, READ, token);
             (token, in_a_row) = (token + 1, if one.by.as_deref() == Ok("a") { in_a_row + 1 } else { 0 });
         }
+        eprintln!("back after {:?}", begun.elapsed());
         let opened = transitions(&gateway, "consecutive_failures") + transitions(&gateway, "failure_ratio");
         let (closed, failed) = (transitions(&gateway, "probe_succeeded"), transitions(&gateway, "probe_failed"));
         eprintln!("{:?}, {:?}", fronts[0].befell(), fronts[1].befell());
