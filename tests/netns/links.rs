@@ -5,10 +5,10 @@ use super::world::{Host, world};
 use crate::harness::{Gateway, Setup, Upstream, call_body};
 use std::time::{Duration, Instant};
 
-const CONNECT: Duration = Duration::from_millis(400);
-const ATTEMPT: Duration = Duration::from_millis(800);
+const CONNECT: Duration = Duration::from_millis(600);
+const ATTEMPT: Duration = Duration::from_millis(1_200);
 /// What a busy machine may add to a deadline: less than a second one would.
-const SLACK: Duration = Duration::from_millis(350);
+const SLACK: Duration = Duration::from_millis(550);
 const FAILURES: usize = 5;
 
 fn gateway(shards: usize, first: &Upstream, second: &Upstream, cooldown: &str) -> Gateway {
