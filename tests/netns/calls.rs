@@ -40,12 +40,15 @@ pub struct Told {
     pub waited: Duration,
     /// The node that answered, or the code of Ringway's error.
     pub by: Result<String, i64>,
+    /// Each attempt, as Ringway tells it.
+    pub trail: String,
 }
 
 /// Makes a Call, and checks that the answer is to this one.
 pub fn call(client: &mut Client, method: &str, token: u64) -> Told {
     let begun = Instant::now();
-    let answer = client.ask(call_body(&token.to_string(), method, &format!("[\"{token}\"]")));
+    client.post("/eth", &["Ringway-Explain: 1"], call_body(&token.to_string(), method, &format!("[\"{token}\"]")));
+    let answer = client.response();
     let (waited, json) = (begun.elapsed(), answer.json());
     assert_eq!(json["id"], token, "{answer:?}");
     let by = match json["error"]["code"].as_i64() {
@@ -60,7 +63,8 @@ pub fn call(client: &mut Client, method: &str, token: u64) -> Told {
             Ok(node.to_owned())
         }
     };
-    Told { token, effect: method == EFFECT, begun, waited, by }
+    let trail = answer.header("ringway-trail").unwrap_or_default();
+    Told { token, effect: method == EFFECT, begun, waited, by, trail }
 }
 
 /// Callers that go on until they are stopped.
