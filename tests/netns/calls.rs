@@ -126,6 +126,10 @@ pub fn judge(told: &[Told], nodes: &[(&str, &Upstream)]) {
         seen.for_each(|seen| ran.entry(token(&seen)).or_default().push(name));
     }
     for one in told {
+        // No node is tried twice, and the last one is who answered.
+        let tried: Vec<&str> = one.trail.split(',').filter_map(|attempt| attempt.trim().split(' ').next()).collect();
+        let twice = tried.iter().enumerate().any(|(nth, node)| tried[..nth].contains(node));
+        assert!(!twice && one.by.as_deref().map_or(true, |by| tried.last() == Some(&by)), "{tried:?}: {one:?}");
         let at = ran.get(&one.token).map(Vec::as_slice).unwrap_or_default();
         match (&one.by, one.effect) {
             (Ok(node), true) => assert_eq!(at, [node.as_str()], "{one:?}"),

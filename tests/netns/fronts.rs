@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const CALLS: u64 = 2_000;
 const CALLERS: usize = 16;
-const TIMEOUT: Duration = Duration::from_millis(250);
+const TIMEOUT: Duration = Duration::from_millis(400);
 const BROADCAST: &str = "eth_sendRawTransaction";
 
 /// The params of a broadcast: a legacy transaction of its own for each number.
