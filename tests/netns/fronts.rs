@@ -3,7 +3,7 @@
 use super::calls::{EFFECT, OnDrop, READ, Told, call, judge, loopback, state, token, transitions};
 use super::front::{Front, Weather};
 use super::world::world;
-use crate::harness::{Client, Reply, Setup, Upstream, call_body};
+use crate::harness::{Client, Gateway, Reply, Setup, Upstream, call_body};
 use crate::storm_node::draw;
 use ringway::wire::evm_tx::{hash_text, transaction_hash};
 use std::collections::BTreeSet;
@@ -58,6 +58,23 @@ fn broadcast(client: &mut Client, token: u64) {
     answer.assert_result(&token.to_string(), &format!("\"{}\"", hash(&params)));
 }
 
+/// Both go dark, one after the other, until their Circuits are open; and then are as before.
+fn darkness(gateway: &Gateway, fronts: &[Front; 2]) {
+    let circuit = |endpoint: &str, state: u64| {
+        let what = format!("state {state} of {endpoint}");
+        gateway.wait_for_metrics(&what, |metrics| metrics.of("ringway_circuit_state", endpoint) == state);
+    };
+    let named = fronts.iter().zip(["a", "b"]);
+    for (front, endpoint) in named.clone() {
+        front.darken(true);
+        circuit(endpoint, 1);
+    }
+    for (front, endpoint) in named.rev() {
+        front.darken(false);
+        circuit(endpoint, 0);
+    }
+}
+
 #[test]
 fn two_thousand_calls_through_fronts_that_delay_drip_and_cut() {
     world(|| {
@@ -93,19 +110,8 @@ fn two_thousand_calls_through_fronts_that_delay_drip_and_cut() {
             }
             // Whatever fails, the callers end.
             let _end = OnDrop(|| done.store(true, SeqCst));
-            let circuit = |endpoint: &str, state: u64| {
-                let what = format!("state {state} of {endpoint}");
-                gateway.wait_for_metrics(&what, |metrics| metrics.of("ringway_circuit_state", endpoint) == state);
-            };
             gateway.wait_for_metrics("a part of the Calls", |_| next.load(SeqCst) > CALLS * 2 / 3);
-            for (front, endpoint) in fronts.iter().zip(["a", "b"]) {
-                front.darken(true);
-                circuit(endpoint, 1);
-            }
-            for (front, endpoint) in fronts.iter().zip(["a", "b"]).rev() {
-                front.darken(false);
-                circuit(endpoint, 0);
-            }
+            darkness(&gateway, &fronts);
         });
         eprintln!("{} Calls after {:?}", next.load(SeqCst), begun.elapsed());
         fronts.iter().for_each(Front::calm_down);
