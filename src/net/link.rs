@@ -6,6 +6,7 @@ use crate::logic::units::Nanos;
 use crate::net::ring::{self, Cut, Stream, WriteBroke};
 use crate::wire::tls::{Broken, Session, Step, Took};
 use crate::wire::tls_config;
+use futures_util::future::Either;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
 use std::io;
@@ -131,21 +132,25 @@ impl Link {
 
     /// Reads once into the spare capacity behind `buf`'s contents; 0 = the peer has ended. An end that TLS does not
     /// confirm is an error: somebody may have cut the answer short. Never dropped in flight.
-    pub async fn read(&mut self, mut buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+    pub fn read(&mut self, buf: Vec<u8>) -> impl Future<Output = (io::Result<usize>, Vec<u8>)> {
+        // No async function around the two: a plain connection pays for nothing but this look.
+        match self.tls {
+            None => Either::Left(self.stream.read(buf)),
+            Some(_) => Either::Right(Box::pin(self.read_sealed(buf))),
+        }
+    }
+
+    async fn read_sealed(&mut self, mut buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
+        let Link { stream, tls: Some(tls) } = self else { return (Err(io::ErrorKind::InvalidData.into()), buf) };
         loop {
-            // One place that waits, for both kinds: a second would make each connection's task larger.
-            let into = match &mut self.tls {
-                None => std::mem::take(&mut buf),
-                Some(tls) => match tls.take(&mut buf) {
-                    Ok(Took::Bytes(count)) => return (Ok(count), buf),
-                    Ok(Took::End) => return (Ok(0), buf),
-                    Ok(Took::Read) => tls.room(),
-                    Err(_) => return (Err(io::ErrorKind::InvalidData.into()), buf),
-                },
-            };
-            let (read, into) = self.stream.read(into).await;
-            let Some(tls) = &mut self.tls else { return (read, into) };
-            let understood = tls.received(into);
+            match tls.take(&mut buf) {
+                Ok(Took::Bytes(count)) => return (Ok(count), buf),
+                Ok(Took::End) => return (Ok(0), buf),
+                Ok(Took::Read) => {}
+                Err(_) => return (Err(io::ErrorKind::InvalidData.into()), buf),
+            }
+            let (read, incoming) = stream.read(tls.room()).await;
+            let understood = tls.received(incoming);
             match read {
                 Ok(0) => return (Err(io::ErrorKind::UnexpectedEof.into()), buf),
                 Ok(_) if understood.is_ok() => {}
@@ -157,38 +162,41 @@ impl Link {
 
     /// Writes `buf[from..to]`, as [`Stream::write`] does. With TLS `taken` counts what was encrypted and at least in
     /// part taken: what the peer may have seen.
-    pub async fn write(
+    pub fn write(
         &mut self,
-        mut buf: Vec<u8>,
+        buf: Vec<u8>,
+        from: usize,
+        to: usize,
+        patience_ns: Option<Nanos>,
+    ) -> impl Future<Output = (Result<(), WriteBroke>, Vec<u8>)> {
+        match self.tls {
+            None => Either::Left(self.stream.write(buf, from, to, patience_ns)),
+            Some(_) => Either::Right(Box::pin(self.write_sealed(buf, from, to, patience_ns))),
+        }
+    }
+
+    async fn write_sealed(
+        &mut self,
+        buf: Vec<u8>,
         from: usize,
         to: usize,
         patience_ns: Option<Nanos>,
     ) -> (Result<(), WriteBroke>, Vec<u8>) {
+        let Link { stream, tls: Some(tls) } = self else { return (Err(WriteBroke { taken: 0 }), buf) };
         let mut at = from;
-        loop {
-            let (out, begin, end, next) = match &mut self.tls {
-                None => (std::mem::take(&mut buf), at, to, to),
-                Some(tls) => match tls.seal(&buf[at..to]) {
-                    Ok(sealed) => {
-                        let out = tls.outgoing();
-                        let length = out.len();
-                        (out, 0, length, at + sealed)
-                    }
-                    Err(_) => return (Err(WriteBroke { taken: at - from }), buf),
-                },
-            };
-            let (wrote, out) = self.stream.write(out, begin, end, patience_ns).await;
-            let Some(tls) = &mut self.tls else { return (wrote, out) };
+        while at < to {
+            let Ok(sealed) = tls.seal(&buf[at..to]) else { return (Err(WriteBroke { taken: at - from }), buf) };
+            let out = tls.outgoing();
+            let length = out.len();
+            let (wrote, out) = stream.write(out, 0, length, patience_ns).await;
             tls.written(out);
             if let Err(broke) = wrote {
-                let taken = if broke.taken > 0 { next } else { at } - from;
+                let taken = if broke.taken > 0 { at + sealed } else { at } - from;
                 return (Err(WriteBroke { taken }), buf);
             }
-            at = next;
-            if at >= to {
-                return (Ok(()), buf);
-            }
+            at += sealed;
         }
+        (Ok(()), buf)
     }
 
     /// Whether the peer has neither closed nor said anything: only such a connection may be used again. What TLS says

@@ -223,7 +223,14 @@ impl Client {
     #[track_caller]
     fn read(&mut self) -> bool {
         let mut chunk = vec![0; 64 << 10];
-        match self.stream.read(&mut chunk) {
+        let read = loop {
+            // A process that is stopped and goes on is told so here, since the socket has a time limit.
+            match self.stream.read(&mut chunk) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        match read {
             Ok(n) => {
                 self.buf.extend_from_slice(&chunk[..n]);
                 n > 0

@@ -214,6 +214,7 @@ impl Shared {
 pub struct Upstream {
     /// Where it listens.
     pub address: SocketAddr,
+    listener: TcpListener,
     shared: Arc<Shared>,
 }
 
@@ -240,6 +241,7 @@ impl Upstream {
         script: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
     ) -> Upstream {
         let address = listener.local_addr().unwrap();
+        let held = listener.try_clone().unwrap();
         let shared = Arc::new(Shared {
             record: Mutex::default(),
             changed: Condvar::new(),
@@ -263,7 +265,7 @@ impl Upstream {
                 std::thread::spawn(move || serve(stream, connection, &shared));
             }
         });
-        Upstream { address, shared }
+        Upstream { address, listener: held, shared }
     }
 
     /// Starts one that answers everything with this result.
@@ -349,7 +351,8 @@ impl Drop for Upstream {
         for (stream, _) in &self.shared.record().connections {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        let _ = TcpStream::connect(self.address);
+        // Whoever waits in accept is let go.
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
     }
 }
 
