@@ -286,7 +286,10 @@ impl Connection {
         let mut buf = self.shard.buffers.take(CONTINUE.len());
         buf.extend_from_slice(CONTINUE);
         let patience_ns = Some(server.write_timeout_ns);
-        let (wrote, buf) = self.stream.write(buf, 0, CONTINUE.len(), patience_ns).await;
+        let (wrote, buf) = match self.stream.plain() {
+            Some(plain) => plain.write(buf, 0, CONTINUE.len(), patience_ns).await,
+            None => self.stream.write_sealed(buf, 0, CONTINUE.len(), patience_ns).await,
+        };
         self.shard.buffers.give(buf);
         wrote.is_ok()
     }
@@ -364,7 +367,11 @@ impl Connection {
         let now_ns = ring::now();
         self.stream.arm_write(server.write_timeout_ns, now_ns);
         let to = reply.buf.len();
-        let (wrote, buf) = self.stream.write(reply.buf, reply.from, to, Some(server.write_timeout_ns)).await;
+        let patience_ns = Some(server.write_timeout_ns);
+        let (wrote, buf) = match self.stream.plain() {
+            Some(plain) => plain.write(reply.buf, reply.from, to, patience_ns).await,
+            None => self.stream.write_sealed(reply.buf, reply.from, to, patience_ns).await,
+        };
         self.shard.buffers.give(buf);
         wrote.is_ok()
     }

@@ -84,7 +84,11 @@ impl Inbox {
         let (filled, capacity) = (buf.len(), buf.capacity());
         // Doubling keeps the copying linear.
         let least = if capacity >= filled + wanted { capacity } else { (filled + wanted).max(2 * filled) };
-        let (read, buf) = stream.read(buffers.grow(buf, least)).await;
+        let buf = buffers.grow(buf, least);
+        let (read, buf) = match stream.plain() {
+            Some(plain) => plain.read(buf).await,
+            None => stream.read_sealed(buf).await,
+        };
         self.buf = buf;
         matches!(read, Ok(count) if count > 0)
     }

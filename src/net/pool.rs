@@ -29,20 +29,23 @@ pub struct Pool {
     warming: Cell<usize>,
 }
 
-struct Idle {
-    stream: Link,
+/// A connection, on the heap: it is handed on for every Call, and is too large to be moved that often.
+struct Connection {
+    link: Link,
     address: SocketAddr,
-    since_ns: Nanos,
     born_ns: Nanos,
+}
+
+struct Idle {
+    connection: Box<Connection>,
+    since_ns: Nanos,
 }
 
 /// One connection in use. Dropped without [`Lease::give_back`], it is closed: after a cancel, a timeout or
 /// a half-read answer nobody may ever read from it again.
 pub struct Lease {
     pool: Rc<Pool>,
-    stream: Option<Link>,
-    address: SocketAddr,
-    born_ns: Nanos,
+    connection: Option<Box<Connection>>,
     /// Whether it carried something before.
     pub reused: bool,
 }
@@ -92,7 +95,8 @@ impl Pool {
         }
         *self.addresses.borrow_mut() = addresses.to_vec();
         let idle = self.idle.take();
-        let (kept, gone): (Vec<Idle>, Vec<Idle>) = idle.into_iter().partition(|one| addresses.contains(&one.address));
+        let (kept, gone): (Vec<Idle>, Vec<Idle>) =
+            idle.into_iter().partition(|one| addresses.contains(&one.connection.address));
         *self.idle.borrow_mut() = kept;
         for one in gone {
             drop(one);
@@ -115,14 +119,8 @@ impl Pool {
                 self.idle.borrow_mut().push(idle);
                 return None;
             }
-            if idle.born_ns + self.max_age_ns >= now_ns && idle.stream.is_quiet() {
-                return Some(Lease {
-                    pool: self.clone(),
-                    stream: Some(idle.stream),
-                    address: idle.address,
-                    born_ns: idle.born_ns,
-                    reused: true,
-                });
+            if idle.connection.born_ns + self.max_age_ns >= now_ns && idle.connection.link.is_quiet() {
+                return Some(Lease { pool: self.clone(), connection: Some(idle.connection), reused: true });
             }
             drop(idle);
             self.freed();
@@ -175,8 +173,9 @@ impl Pool {
             let mut at = 0;
             for _ in 0..most.min(idle.len()) {
                 let one = &mut idle[at];
-                let expired = one.since_ns + self.idle_timeout_ns < now_ns || one.born_ns + self.max_age_ns < now_ns;
-                if expired || !one.stream.is_quiet() {
+                let expired =
+                    one.since_ns + self.idle_timeout_ns < now_ns || one.connection.born_ns + self.max_age_ns < now_ns;
+                if expired || !one.connection.link.is_quiet() {
                     dead.push(idle.remove(at));
                 } else {
                     at += 1;
@@ -239,10 +238,11 @@ impl Drop for Turn<'_> {
 
 impl Slot {
     /// Turns the right into a connection.
-    pub fn fill(mut self, stream: Link, address: SocketAddr, now_ns: Nanos, cells: &EndpointCells) -> Lease {
+    pub fn fill(mut self, link: Link, address: SocketAddr, now_ns: Nanos, cells: &EndpointCells) -> Lease {
         cells.connected.add(1);
         self.filled = true;
-        Lease { pool: self.pool.clone(), stream: Some(stream), address, born_ns: now_ns, reused: false }
+        let connection = Some(Box::new(Connection { link, address, born_ns: now_ns }));
+        Lease { pool: self.pool.clone(), connection, reused: false }
     }
 }
 
@@ -257,32 +257,28 @@ impl Drop for Slot {
 impl Lease {
     /// The connection itself.
     pub fn stream(&mut self) -> &mut Link {
-        self.stream.as_mut().expect("a lease holds its stream until it is given back")
+        let connection = self.connection.as_mut();
+        &mut connection.expect("a lease holds its connection until it is given back").link
     }
 
     /// Returns the connection after a clean, fully read, keep-alive response. One to an address that the Endpoint
     /// has left is closed.
     pub fn give_back(mut self, now_ns: Nanos) {
-        if !self.pool.addresses.borrow().contains(&self.address) {
-            return;
+        let Some(connection) = self.connection.take() else { return };
+        if !self.pool.addresses.borrow().contains(&connection.address) {
+            drop(connection);
+            return self.pool.freed();
         }
-        if let Some(stream) = self.stream.take() {
-            stream.disarm();
-            self.pool.idle.borrow_mut().push(Idle {
-                stream,
-                address: self.address,
-                since_ns: now_ns,
-                born_ns: self.born_ns,
-            });
-            self.pool.wake_one();
-        }
+        connection.link.disarm();
+        self.pool.idle.borrow_mut().push(Idle { connection, since_ns: now_ns });
+        self.pool.wake_one();
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(stream) = self.stream.take() {
-            drop(stream);
+        if let Some(connection) = self.connection.take() {
+            drop(connection);
             self.pool.freed();
         }
     }

@@ -443,16 +443,15 @@ impl Stream {
     }
 
     /// Reads once into the spare capacity behind `buf`'s contents; 0 = EOF. Never dropped in flight.
-    pub fn read(&mut self, buf: Vec<u8>) -> impl Future<Output = (io::Result<usize>, Vec<u8>)> {
+    pub async fn read(&mut self, buf: Vec<u8>) -> (io::Result<usize>, Vec<u8>) {
         let (filled, capacity) = (buf.len(), buf.capacity());
         debug_assert!(capacity > filled, "nowhere to read to");
-        self.tcp.read(buf.slice_mut(filled..capacity)).map(move |(read, slice)| {
-            let mut buf = slice.into_inner();
-            if read.is_err() {
-                buf.truncate(filled);
-            }
-            (read, buf)
-        })
+        let (read, slice) = self.tcp.read(buf.slice_mut(filled..capacity)).await;
+        let mut buf = slice.into_inner();
+        if read.is_err() {
+            buf.truncate(filled);
+        }
+        (read, buf)
     }
 
     /// Writes `buf[from..to]`. An error says how many bytes the kernel had taken. With `patience_ns` the

@@ -273,7 +273,10 @@ async fn converse(
     // What is shorter fits into the kernel's buffer, whether the node reads or not. What TLS says for itself (tickets)
     // can't be told from an answer before it is read.
     stream.hear_out(length > LONG_REQUEST && stream.resumed().is_none());
-    let (wrote, out) = stream.write(out, 0, length, None).await;
+    let (wrote, out) = match stream.plain() {
+        Some(plain) => plain.write(out, 0, length, None).await,
+        None => stream.write_sealed(out, 0, length, None).await,
+    };
     stream.hear_out(false);
     place.buffers.give(out);
     let whole = match wrote {
@@ -493,7 +496,10 @@ impl Reader<'_> {
             Box::pin(self.room(whole)).await?;
         }
         let buf = self.place.buffers.grow(std::mem::take(&mut self.buf), least);
-        let (read, buf) = self.stream.read(buf).await;
+        let (read, buf) = match self.stream.plain() {
+            Some(plain) => plain.read(buf).await,
+            None => self.stream.read_sealed(buf).await,
+        };
         self.buf = buf;
         match read {
             // The deadline ends the connection, and must not look like the peer's own end of it.
