@@ -153,7 +153,7 @@ const TOUCHES: &[(&str, &str, &str)] = &[
         "shard.cells(&current.live).proxy_refused.add(1);",
         "own, per connection without its PROXY header",
     ),
-    ("src/net/connect.rs", "place.cells.handshakes.failed.add(1);", "own, per TLS handshake that came to nothing"),
+    ("src/net/connect.rs", "cells.handshakes.failed.add(1);", "own, per TLS handshake that came to nothing"),
 ];
 
 /// Lines of code with one of these words, blanks evened out.
