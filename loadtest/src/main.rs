@@ -13,10 +13,12 @@ mod served;
 mod tally;
 mod timer;
 mod upstream;
+mod wire;
 
 use std::{
     io::{self, Write as _},
     net::SocketAddr,
+    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
@@ -71,6 +73,12 @@ struct UpstreamArgs {
     /// Another sequence of faults.
     #[arg(long, default_value_t = 0)]
     fault_seed: u64,
+    /// Speak TLS with the certificates in this PEM file; each handshake is told on stderr.
+    #[arg(long, requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Their key.
+    #[arg(long, requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Milliseconds before a stalled answer.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(..=600_000))]
     stall_ms: u64,
@@ -102,6 +110,15 @@ struct LoadArgs {
     /// Milliseconds that an answer may take.
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     timeout_ms: u64,
+    /// Speak TLS, with whom the roots in this PEM file vouch for as `localhost`.
+    #[arg(long)]
+    tls_ca: Option<PathBuf>,
+    /// Connect anew for each request.
+    #[arg(long)]
+    fresh: bool,
+    /// Take up TLS sessions again.
+    #[arg(long, requires = "tls_ca")]
+    resume: bool,
     /// Measure the CPU time of these processes in the window.
     #[arg(long, value_delimiter = ',')]
     cpu_of: Vec<u32>,
@@ -152,7 +169,11 @@ fn serve(args: UpstreamArgs) -> io::Result<ExitCode> {
         stall: Duration::from_millis(args.stall_ms),
         faults,
     };
-    let upstream = Upstream::start(args.listen, usize::from(args.threads), &manner)?;
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => Some(wire::server(cert, key)?),
+        _ => None,
+    };
+    let upstream = Upstream::start(args.listen, usize::from(args.threads), &manner, tls)?;
     let mut stdout = io::stdout();
     writeln!(stdout, "{}", upstream.addr())?;
     stdout.flush()?;
@@ -170,6 +191,9 @@ fn load(args: LoadArgs) -> io::Result<ExitCode> {
         warmup: Duration::from_secs_f64(args.warmup),
         window: Duration::from_secs_f64(args.seconds),
         timeout: Duration::from_millis(args.timeout_ms),
+        tls_ca: args.tls_ca,
+        fresh: args.fresh,
+        resume: args.resume,
         cpu_of: args.cpu_of,
     })?;
     writeln!(io::stdout(), "{}", report.json())?;
