@@ -116,7 +116,9 @@ impl Served {
 
     /// Says what TLS agreed on, once: a comparison must show that all rivals were given the same.
     fn tell(&mut self) {
-        if !self.told && let Some(agreed) = self.stream.agreed() {
+        if !self.told
+            && let Some(agreed) = self.stream.agreed()
+        {
             self.told = true;
             // Nobody may be listening.
             let _ = writeln!(io::stderr(), "agreed {agreed}");
