@@ -3,7 +3,6 @@
 One version (1.3), one suite, one kind of key (ECDSA P-256), sessions resumed by ticket; on both legs.
 """
 
-import pathlib
 import re
 import ssl
 import subprocess
@@ -43,25 +42,9 @@ PLAIN = {
 class Certificates:
     """A root, and a server's certificate for `localhost` and 127.0.0.1."""
 
-    def __init__(self, directory):
-        directory = pathlib.Path(directory)
-        self.ca, self.cert, self.key = (directory / f"{name}.pem" for name in ("ca", "cert", "key"))
-        self.both = directory / "both.pem"
-        ca_key = directory / "ca-key.pem"
-        curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30"]
-        self._openssl("req", "-x509", *curve, "-keyout", ca_key, "-out", self.ca, "-subj", "/CN=Comparison",
-                      "-addext", "keyUsage=critical,keyCertSign")
-        self._openssl("req", "-x509", *curve, "-keyout", self.key, "-out", self.cert, "-subj", f"/CN={NAME}",
-                      "-CA", self.ca, "-CAkey", ca_key, "-addext", f"subjectAltName=DNS:{NAME},IP:127.0.0.1",
-                      "-addext", "basicConstraints=critical,CA:FALSE")
-        # HAProxy wants both in one file.
-        self.both.write_text(self.cert.read_text() + self.key.read_text())
-
-    @staticmethod
-    def _openssl(*words):
-        said = subprocess.run(["openssl", *map(str, words)], capture_output=True, text=True, timeout=60, check=False)
-        if said.returncode:
-            raise OSError(f"openssl: {said.stderr.strip()}")
+    def __init__(self, tool, directory):
+        self.ca, self.cert, self.key, self.both = (directory / f"{name}.pem" for name in ("ca", "cert", "key", "both"))
+        subprocess.run([tool, "certificates", "--into", directory], timeout=60, check=True)
 
     def context(self):
         """What Python needs to ask a proxy."""

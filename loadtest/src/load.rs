@@ -5,7 +5,6 @@ use std::{
     io::{self, ErrorKind},
     mem,
     net::SocketAddr,
-    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -46,8 +45,8 @@ pub struct Plan {
     pub window: Duration,
     /// How long an answer may take.
     pub timeout: Duration,
-    /// Speak TLS with whom these roots vouch for.
-    pub tls_ca: Option<PathBuf>,
+    /// Speak TLS with whom these roots (PEM) vouch for.
+    pub tls_ca: Option<Vec<u8>>,
     /// Connect anew for each request.
     pub fresh: bool,
     /// Take up TLS sessions again.
@@ -334,6 +333,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        certificates,
         faults::{Fault, Faults},
         reply::Manner,
         upstream::Upstream,
@@ -382,6 +382,50 @@ mod tests {
             }
         });
         addr
+    }
+
+    /// An upstream that speaks TLS, and the plan to ask it.
+    fn with_tls(size: usize) -> (Upstream, Plan) {
+        let made = certificates::make().unwrap();
+        let manner = Manner { size, delay: Duration::ZERO, stall: STALL, faults: Faults::default() };
+        let tls = wire::server(made.cert.as_bytes(), made.key.as_bytes()).unwrap();
+        let upstream = Upstream::start("127.0.0.1:0".parse().unwrap(), 1, &manner, Some(tls)).unwrap();
+        let plan = Plan { tls_ca: Some(made.ca.into_bytes()), size, ..plan(upstream.addr(), 400, 4) };
+        (upstream, plan)
+    }
+
+    #[test]
+    fn tls_carries_every_request_and_says_what_was_agreed_on() {
+        for (size, rate) in [(120, 400), (300_000, 100)] {
+            let (_upstream, plan) = with_tls(size);
+            let report = run(&Plan { rate, ..plan }).unwrap();
+            let (tally, due) = (&report.tally, rate * 3 / 10);
+            assert_eq!((tally.requests, tally.ok, tally.any_bad()), (due, due, false), "{}", report.line());
+            assert_eq!((tally.handshakes.full, tally.handshakes.resumed), (4, 0));
+            let says = r#""tls":{"suites":["TLSv1_3 TLS13_AES_256_GCM_SHA384"],"full":4,"resumed":0}"#;
+            assert!(report.json().contains(says), "{}", report.json());
+        }
+    }
+
+    #[test]
+    fn a_fresh_connection_for_each_request_shakes_hands_each_time() {
+        for resume in [false, true] {
+            let (_upstream, plan) = with_tls(120);
+            let report = run(&Plan { fresh: true, resume, ..plan }).unwrap();
+            let tally = &report.tally;
+            assert_eq!((tally.requests, tally.ok, tally.any_bad()), (120, 120, false), "{}", report.line());
+            let (full, resumed) = if resume { (4, 116) } else { (120, 0) };
+            assert_eq!((tally.handshakes.full, tally.handshakes.resumed), (full, resumed));
+        }
+    }
+
+    #[test]
+    fn a_server_that_nobody_vouches_for_is_not_asked() {
+        let (upstream, plan) = with_tls(120);
+        let other = certificates::make().unwrap();
+        let report = run(&Plan { tls_ca: Some(other.ca.into_bytes()), ..plan }).unwrap();
+        assert_eq!((report.tally.ok, report.tally.handshakes.full), (0, 0), "{}", report.line());
+        drop(upstream);
     }
 
     #[test]

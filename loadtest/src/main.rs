@@ -1,6 +1,7 @@
 //! Arguments and exit code: 0 = all went right, 1 = bad answers, 2 = could not run.
 
 mod caller;
+mod certificates;
 mod cpu;
 mod exchange;
 mod faults;
@@ -16,6 +17,7 @@ mod upstream;
 mod wire;
 
 use std::{
+    fs,
     io::{self, Write as _},
     net::SocketAddr,
     path::PathBuf,
@@ -43,6 +45,12 @@ struct Cli {
 enum Command {
     /// Answer JSON-RPC as cheaply as possible; prints the bound address on a line, then serves until it is killed.
     Upstream(UpstreamArgs),
+    /// Write a root and a server's certificate for `localhost` to a folder: ca.pem, cert.pem, key.pem, both.pem.
+    Certificates {
+        /// The folder.
+        #[arg(long)]
+        into: PathBuf,
+    },
     /// Send requests at a fixed rate and judge every answer; a JSON line goes to stdout, a line for people to stderr.
     Load(LoadArgs),
 }
@@ -152,6 +160,7 @@ fn path(text: &str) -> Result<String, String> {
 fn main() -> ExitCode {
     let ran = match Cli::parse().command {
         Command::Upstream(args) => serve(args),
+        Command::Certificates { into } => certificates::write(&into).map(|()| ExitCode::SUCCESS),
         Command::Load(args) => load(args),
     };
     ran.unwrap_or_else(|error| {
@@ -170,7 +179,7 @@ fn serve(args: UpstreamArgs) -> io::Result<ExitCode> {
         faults,
     };
     let tls = match (&args.tls_cert, &args.tls_key) {
-        (Some(cert), Some(key)) => Some(wire::server(cert, key)?),
+        (Some(cert), Some(key)) => Some(wire::server(&fs::read(cert)?, &fs::read(key)?)?),
         _ => None,
     };
     let upstream = Upstream::start(args.listen, usize::from(args.threads), &manner, tls)?;
@@ -191,7 +200,7 @@ fn load(args: LoadArgs) -> io::Result<ExitCode> {
         warmup: Duration::from_secs_f64(args.warmup),
         window: Duration::from_secs_f64(args.seconds),
         timeout: Duration::from_millis(args.timeout_ms),
-        tls_ca: args.tls_ca,
+        tls_ca: args.tls_ca.map(fs::read).transpose()?,
         fresh: args.fresh,
         resume: args.resume,
         cpu_of: args.cpu_of,

@@ -6,7 +6,6 @@
 use std::{
     fmt,
     io::{self, ErrorKind, Read as _, Write as _},
-    path::Path,
     sync::Arc,
 };
 
@@ -20,7 +19,7 @@ use rustls::{
 };
 
 /// The name that a server must prove.
-const NAME: &str = "localhost";
+pub const NAME: &str = "localhost";
 
 /// One suite, which HAProxy and nginx are told to take too.
 fn provider() -> Arc<CryptoProvider> {
@@ -32,10 +31,10 @@ fn other(error: impl fmt::Display) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-/// What a caller needs to speak TLS; each caller has one of its own, and so tickets of its own.
-pub fn client(ca: &Path, resume: bool) -> io::Result<Arc<ClientConfig>> {
+/// What a caller needs to speak TLS, with roots in PEM; each caller has one of its own, and so tickets of its own.
+pub fn client(ca: &[u8], resume: bool) -> io::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
-    for one in CertificateDer::pem_file_iter(ca).map_err(other)? {
+    for one in CertificateDer::pem_slice_iter(ca) {
         roots.add(one.map_err(other)?).map_err(other)?;
     }
     let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]).map_err(other)?;
@@ -45,10 +44,10 @@ pub fn client(ca: &Path, resume: bool) -> io::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// What the upstream needs to speak TLS. It gives tickets.
-pub fn server(cert: &Path, key: &Path) -> io::Result<Arc<ServerConfig>> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(cert).map_err(other)?.collect();
-    let key = PrivateKeyDer::from_pem_file(key).map_err(other)?;
+/// What the upstream needs to speak TLS: certificate and key in PEM. It gives tickets.
+pub fn server(cert: &[u8], key: &[u8]) -> io::Result<Arc<ServerConfig>> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(cert).collect();
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(other)?;
     let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]).map_err(other)?;
     let mut config = builder.with_no_client_auth().with_single_cert(chain.map_err(other)?, key).map_err(other)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
