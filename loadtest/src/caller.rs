@@ -1,17 +1,20 @@
 //! One connection of the generator: one request at a time out, one whole answer back.
 
 use std::{
-    io::{self, ErrorKind, Read as _, Write as _},
+    io::{self, ErrorKind},
     net::SocketAddr,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use mio::{Interest, Registry, Token, net::TcpStream};
+use rustls::ClientConfig;
 
 use crate::{
     exchange::Judgement,
     http::{self, Framing, Head},
     load::Call,
+    wire::{Agreed, Wire},
 };
 
 /// The wait before a lost connection is made anew.
@@ -29,11 +32,21 @@ enum State {
     Busy,
 }
 
+/// How a caller connects.
+#[derive(Debug, Clone, Default)]
+pub struct Manner {
+    /// It speaks TLS.
+    pub tls: Option<Arc<ClientConfig>>,
+    /// It connects anew for each request.
+    pub fresh: bool,
+}
+
 /// A connection, or the lack of one.
 pub struct Caller {
     target: SocketAddr,
     token: Token,
-    stream: Option<TcpStream>,
+    manner: Manner,
+    stream: Option<Wire>,
     state: State,
     retry_at: Instant,
     call: Option<Call>,
@@ -45,6 +58,10 @@ pub struct Caller {
     expect: Option<Head>,
     /// The start of the last answer that wasn't right.
     last: Vec<u8>,
+    /// What was agreed on when this connection was made, until somebody asks.
+    agreed: Option<Agreed>,
+    /// This connection has not answered yet.
+    is_new: bool,
 }
 
 /// What a connection had to say.
@@ -83,13 +100,14 @@ struct Response {
 
 impl Caller {
     /// Connects, waiting for it.
-    pub fn connected(target: SocketAddr, token: Token, registry: &Registry) -> io::Result<Self> {
+    pub fn connected(target: SocketAddr, token: Token, registry: &Registry, manner: Manner) -> io::Result<Self> {
         let stream = std::net::TcpStream::connect_timeout(&target, CONNECT_TIMEOUT)?;
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         let mut caller = Self {
             target,
             token,
+            manner,
             stream: None,
             state: State::Free,
             retry_at: Instant::now(),
@@ -99,6 +117,8 @@ impl Caller {
             partial: Vec::new(),
             expect: None,
             last: Vec::new(),
+            agreed: None,
+            is_new: true,
         };
         caller.register(TcpStream::from_std(stream), registry)?;
         Ok(caller)
@@ -106,7 +126,8 @@ impl Caller {
 
     fn register(&mut self, mut stream: TcpStream, registry: &Registry) -> io::Result<()> {
         registry.register(&mut stream, self.token, Interest::READABLE | Interest::WRITABLE)?;
-        self.stream = Some(stream);
+        self.stream = Some(Wire::client(stream, self.manner.tls.as_ref())?);
+        self.is_new = true;
         Ok(())
     }
 
@@ -125,13 +146,23 @@ impl Caller {
         &self.last
     }
 
+    /// What the connection that answered last agreed on when it was made; once for each connection.
+    pub fn agreed(&mut self) -> Option<Agreed> {
+        self.agreed.take()
+    }
+
     /// Sends what `write` appends, as `call`. On an error the call stays, to be abandoned.
-    pub fn send(&mut self, call: Call, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+    pub fn send(&mut self, call: Call, registry: &Registry, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         self.state = State::Busy;
         self.call = Some(call);
         self.out.clear();
         self.sent = 0;
         write(&mut self.out);
+        if self.stream.is_none() && self.manner.fresh {
+            let stream = TcpStream::connect(self.target)?;
+            let _ = stream.set_nodelay(true);
+            self.register(stream, registry)?;
+        }
         self.flush()
     }
 
@@ -146,7 +177,7 @@ impl Caller {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        stream.push()
     }
 
     /// Takes readiness: finishes connecting, writes on, reads, and judges a whole answer with `judge`. `ended` says
@@ -164,14 +195,15 @@ impl Caller {
             State::Connecting => return Heard::Nothing,
             State::Free | State::Busy => {}
         }
-        if self.sent < self.out.len() && self.flush().is_err() {
+        let owes = self.stream.as_ref().is_some_and(Wire::owes);
+        if (owes || self.sent < self.out.len()) && self.flush().is_err() {
             return Heard::End;
         }
         self.read(ended, scratch, judge)
     }
 
     fn finish_connecting(&mut self) -> Heard {
-        let Some(stream) = &self.stream else { return Heard::End };
+        let Some(stream) = self.stream.as_mut().map(Wire::stream) else { return Heard::End };
         if !matches!(stream.take_error(), Ok(None)) {
             return Heard::End;
         }
@@ -273,6 +305,7 @@ impl Caller {
         let Some(call) = self.call.take() else { return self.garbage(bytes) };
         let keep = !response.head.close;
         self.state = State::Free;
+        self.answered();
         let Some(status) = http::status(bytes) else {
             self.call = Some(call);
             return self.garbage(bytes);
@@ -286,6 +319,19 @@ impl Caller {
             self.remember(bytes);
         }
         Heard::Answer { call, judgement, keep }
+    }
+
+    /// The connection has done its work; one that is used once has done all of it.
+    fn answered(&mut self) {
+        if self.is_new {
+            self.agreed = self.stream.as_ref().and_then(Wire::agreed);
+            self.is_new = false;
+        }
+        if self.manner.fresh
+            && let Some(mut stream) = self.stream.take()
+        {
+            stream.close();
+        }
     }
 
     fn garbage(&mut self, bytes: &[u8]) -> Heard {

@@ -11,12 +11,13 @@ use std::{
 use mio::{Events, Poll, Token};
 
 use crate::{
-    caller::{Caller, Heard},
+    caller::{Caller, Heard, Manner},
     cpu::{Snapshot, Used},
     exchange::{Asker, Judge, Judgement},
     schedule::{Schedule, Slot},
     tally::{Bad, Report, Tally},
     timer::Timer,
+    wire,
 };
 
 const TIMER: Token = Token(usize::MAX - 1);
@@ -44,6 +45,12 @@ pub struct Plan {
     pub window: Duration,
     /// How long an answer may take.
     pub timeout: Duration,
+    /// Speak TLS with whom these roots (PEM) vouch for.
+    pub tls_ca: Option<Vec<u8>>,
+    /// Connect anew for each request.
+    pub fresh: bool,
+    /// Take up TLS sessions again.
+    pub resume: bool,
     /// The processes whose CPU time is measured.
     pub cpu_of: Vec<u32>,
 }
@@ -105,7 +112,9 @@ impl Driver {
         let timer = Timer::new(poll.registry(), TIMER)?;
         let mut callers = Vec::with_capacity(plan.connections);
         for index in 0..plan.connections {
-            callers.push(Caller::connected(plan.target, Token(index), poll.registry())?);
+            let tls = plan.tls_ca.as_deref().map(|ca| wire::client(ca, plan.resume)).transpose()?;
+            let manner = Manner { tls, fresh: plan.fresh };
+            callers.push(Caller::connected(plan.target, Token(index), poll.registry(), manner)?);
         }
         let now = Instant::now();
         Ok(Self {
@@ -208,7 +217,8 @@ impl Driver {
             self.tally.sent(slot, now);
             self.busy += 1;
             let call = Call { n, slot, give_up: now + self.timeout };
-            let sent = self.callers[index].send(call, |out| self.asker.append(n, out));
+            let (registry, asker) = (self.poll.registry(), &mut self.asker);
+            let sent = self.callers[index].send(call, registry, |out| asker.append(n, out));
             if sent.is_err() {
                 self.failed(index, Bad::Lost, now);
             }
@@ -232,7 +242,7 @@ impl Driver {
             Heard::Nothing => {}
             Heard::Ready => self.idle.push_back(index),
             Heard::Answer { call, judgement, keep } => {
-                self.answered(now);
+                self.answered(index, now);
                 self.busy -= 1;
                 match judgement {
                     Judgement::Right => self.tally.right(call.slot, now),
@@ -252,7 +262,7 @@ impl Driver {
                 }
             }
             Heard::Status { call, keep } => {
-                self.answered(now);
+                self.answered(index, now);
                 self.busy -= 1;
                 self.tally.bad(call.slot, Bad::Status, self.callers[index].last_bytes(), now);
                 if keep {
@@ -267,7 +277,10 @@ impl Driver {
     }
 
     /// Notes an answer of whatever kind for the achieved rate.
-    fn answered(&mut self, now: Instant) {
+    fn answered(&mut self, index: usize, now: Instant) {
+        if let Some(agreed) = self.callers[index].agreed() {
+            self.tally.agreed(&agreed);
+        }
         if self.begin.is_some() && self.end.is_none() && now <= self.schedule.window_end() {
             self.tally.window_answers += 1;
         }
@@ -320,6 +333,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        certificates,
         faults::{Fault, Faults},
         reply::Manner,
         upstream::Upstream,
@@ -329,7 +343,7 @@ mod tests {
 
     fn upstream(faults: Faults) -> Upstream {
         let manner = Manner { size: 120, delay: Duration::ZERO, stall: STALL, faults };
-        Upstream::start("127.0.0.1:0".parse().unwrap(), 1, &manner).unwrap()
+        Upstream::start("127.0.0.1:0".parse().unwrap(), 1, &manner, None).unwrap()
     }
 
     fn once(fault: Fault, at: u64) -> Faults {
@@ -346,6 +360,9 @@ mod tests {
             warmup: Duration::ZERO,
             window: Duration::from_millis(300),
             timeout: Duration::from_secs(5),
+            tls_ca: None,
+            fresh: false,
+            resume: false,
             cpu_of: vec![],
         }
     }
@@ -365,6 +382,50 @@ mod tests {
             }
         });
         addr
+    }
+
+    /// An upstream that speaks TLS, and the plan to ask it.
+    fn with_tls(size: usize) -> (Upstream, Plan) {
+        let made = certificates::make().unwrap();
+        let manner = Manner { size, delay: Duration::ZERO, stall: STALL, faults: Faults::default() };
+        let tls = wire::server(made.cert.as_bytes(), made.key.as_bytes()).unwrap();
+        let upstream = Upstream::start("127.0.0.1:0".parse().unwrap(), 1, &manner, Some(tls)).unwrap();
+        let plan = Plan { tls_ca: Some(made.ca.into_bytes()), size, ..plan(upstream.addr(), 400, 4) };
+        (upstream, plan)
+    }
+
+    #[test]
+    fn tls_carries_every_request_and_says_what_was_agreed_on() {
+        for (size, rate) in [(120, 400), (300_000, 100)] {
+            let (_upstream, plan) = with_tls(size);
+            let report = run(&Plan { rate, ..plan }).unwrap();
+            let (tally, due) = (&report.tally, rate * 3 / 10);
+            assert_eq!((tally.requests, tally.ok, tally.any_bad()), (due, due, false), "{}", report.line());
+            assert_eq!((tally.handshakes.full, tally.handshakes.resumed), (4, 0));
+            let says = r#""tls":{"suites":["TLSv1_3 TLS13_AES_256_GCM_SHA384"],"full":4,"resumed":0}"#;
+            assert!(report.json().contains(says), "{}", report.json());
+        }
+    }
+
+    #[test]
+    fn a_fresh_connection_for_each_request_shakes_hands_each_time() {
+        for resume in [false, true] {
+            let (_upstream, plan) = with_tls(120);
+            let report = run(&Plan { fresh: true, resume, ..plan }).unwrap();
+            let tally = &report.tally;
+            assert_eq!((tally.requests, tally.ok, tally.any_bad()), (120, 120, false), "{}", report.line());
+            let (full, resumed) = if resume { (4, 116) } else { (120, 0) };
+            assert_eq!((tally.handshakes.full, tally.handshakes.resumed), (full, resumed));
+        }
+    }
+
+    #[test]
+    fn a_server_that_nobody_vouches_for_is_not_asked() {
+        let (upstream, plan) = with_tls(120);
+        let other = certificates::make().unwrap();
+        let report = run(&Plan { tls_ca: Some(other.ca.into_bytes()), ..plan }).unwrap();
+        assert_eq!((report.tally.ok, report.tally.handshakes.full), (0, 0), "{}", report.line());
+        drop(upstream);
     }
 
     #[test]
@@ -388,7 +449,7 @@ mod tests {
     fn big_results_are_checked_too() {
         let faults = Faults::default();
         let manner = Manner { size: 300_000, delay: Duration::ZERO, stall: STALL, faults };
-        let upstream = Upstream::start("127.0.0.1:0".parse().unwrap(), 1, &manner).unwrap();
+        let upstream = Upstream::start("127.0.0.1:0".parse().unwrap(), 1, &manner, None).unwrap();
         let report = run(&Plan { size: 300_000, ..plan(upstream.addr(), 100, 4) }).unwrap();
         assert_eq!((report.tally.requests, report.tally.ok), (30, 30), "{}", report.line());
         let report = run(&Plan { size: 300_001, ..plan(upstream.addr(), 100, 4) }).unwrap();

@@ -1,6 +1,7 @@
 //! Arguments and exit code: 0 = all went right, 1 = bad answers, 2 = could not run.
 
 mod caller;
+mod certificates;
 mod cpu;
 mod exchange;
 mod faults;
@@ -13,10 +14,13 @@ mod served;
 mod tally;
 mod timer;
 mod upstream;
+mod wire;
 
 use std::{
+    fs,
     io::{self, Write as _},
     net::SocketAddr,
+    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
@@ -41,6 +45,12 @@ struct Cli {
 enum Command {
     /// Answer JSON-RPC as cheaply as possible; prints the bound address on a line, then serves until it is killed.
     Upstream(UpstreamArgs),
+    /// Write a root and a server's certificate for `localhost` to a folder: ca.pem, cert.pem, key.pem, both.pem.
+    Certificates {
+        /// The folder.
+        #[arg(long)]
+        into: PathBuf,
+    },
     /// Send requests at a fixed rate and judge every answer; a JSON line goes to stdout, a line for people to stderr.
     Load(LoadArgs),
 }
@@ -71,6 +81,12 @@ struct UpstreamArgs {
     /// Another sequence of faults.
     #[arg(long, default_value_t = 0)]
     fault_seed: u64,
+    /// Speak TLS with the certificates in this PEM file; each handshake is told on stderr.
+    #[arg(long, requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Their key.
+    #[arg(long, requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Milliseconds before a stalled answer.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(..=600_000))]
     stall_ms: u64,
@@ -102,6 +118,15 @@ struct LoadArgs {
     /// Milliseconds that an answer may take.
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     timeout_ms: u64,
+    /// Speak TLS, with whom the roots in this PEM file vouch for as `localhost`.
+    #[arg(long)]
+    tls_ca: Option<PathBuf>,
+    /// Connect anew for each request.
+    #[arg(long)]
+    fresh: bool,
+    /// Take up TLS sessions again.
+    #[arg(long, requires = "tls_ca")]
+    resume: bool,
     /// Measure the CPU time of these processes in the window.
     #[arg(long, value_delimiter = ',')]
     cpu_of: Vec<u32>,
@@ -135,6 +160,7 @@ fn path(text: &str) -> Result<String, String> {
 fn main() -> ExitCode {
     let ran = match Cli::parse().command {
         Command::Upstream(args) => serve(args),
+        Command::Certificates { into } => certificates::write(&into).map(|()| ExitCode::SUCCESS),
         Command::Load(args) => load(args),
     };
     ran.unwrap_or_else(|error| {
@@ -152,7 +178,11 @@ fn serve(args: UpstreamArgs) -> io::Result<ExitCode> {
         stall: Duration::from_millis(args.stall_ms),
         faults,
     };
-    let upstream = Upstream::start(args.listen, usize::from(args.threads), &manner)?;
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => Some(wire::server(&fs::read(cert)?, &fs::read(key)?)?),
+        _ => None,
+    };
+    let upstream = Upstream::start(args.listen, usize::from(args.threads), &manner, tls)?;
     let mut stdout = io::stdout();
     writeln!(stdout, "{}", upstream.addr())?;
     stdout.flush()?;
@@ -170,6 +200,9 @@ fn load(args: LoadArgs) -> io::Result<ExitCode> {
         warmup: Duration::from_secs_f64(args.warmup),
         window: Duration::from_secs_f64(args.seconds),
         timeout: Duration::from_millis(args.timeout_ms),
+        tls_ca: args.tls_ca.map(fs::read).transpose()?,
+        fresh: args.fresh,
+        resume: args.resume,
         cpu_of: args.cpu_of,
     })?;
     writeln!(io::stdout(), "{}", report.json())?;

@@ -2,16 +2,19 @@
 
 use std::{
     collections::VecDeque,
-    io::{ErrorKind, Read as _, Write as _},
+    io::{self, ErrorKind, Write as _},
     mem,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use mio::net::TcpStream;
+use rustls::ServerConfig;
 
 use crate::{
     http::{self, Framing},
     reply::{After, Replier},
+    wire::Wire,
 };
 
 /// With more than this unsent, no more requests are read.
@@ -23,7 +26,9 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// A connection and what it owes.
 pub struct Served {
-    stream: TcpStream,
+    stream: Wire,
+    /// What TLS agreed on has been told, or there is none.
+    told: bool,
     /// The start of a request whose end has not come.
     partial: Vec<u8>,
     out: Vec<u8>,
@@ -52,23 +57,24 @@ pub enum Next {
 
 impl Served {
     /// Serves `stream`.
-    pub fn new(stream: TcpStream) -> Self {
+    pub fn new(stream: TcpStream, tls: Option<&Arc<ServerConfig>>) -> io::Result<Self> {
         // Without it answers only come later; the run would show it.
         let _ = stream.set_nodelay(true);
-        Self {
-            stream,
+        Ok(Self {
+            stream: Wire::server(stream, tls)?,
+            told: tls.is_none(),
             partial: Vec::new(),
             out: Vec::new(),
             sent: 0,
             waiting: VecDeque::new(),
             closing: false,
             noted: None,
-        }
+        })
     }
 
     /// The stream, to be registered.
     pub fn stream(&mut self) -> &mut TcpStream {
-        &mut self.stream
+        self.stream.stream()
     }
 
     /// The time asked for with [`Next::At`] has come.
@@ -104,11 +110,23 @@ impl Served {
                 Err(_) => return Next::Drop,
             }
         }
+        self.tell();
         self.next()
     }
 
+    /// Says what TLS agreed on, once: a comparison must show that all rivals were given the same.
+    fn tell(&mut self) {
+        if !self.told
+            && let Some(agreed) = self.stream.agreed()
+        {
+            self.told = true;
+            // Nobody may be listening.
+            let _ = writeln!(io::stderr(), "agreed {agreed}");
+        }
+    }
+
     fn next(&mut self) -> Next {
-        if self.closing && self.out.is_empty() && self.waiting.is_empty() {
+        if self.closing && self.out.is_empty() && self.waiting.is_empty() && !self.stream.owes() {
             return Next::Drop;
         }
         match self.waiting.front().map(|reply| reply.due) {
@@ -191,6 +209,7 @@ impl Served {
 
     /// Writes until all is out or the socket is full.
     fn flush(&mut self) -> Result<(), ()> {
+        self.stream.push().map_err(drop)?;
         while self.sent < self.out.len() {
             match self.stream.write(&self.out[self.sent..]) {
                 Ok(0) => return Err(()),

@@ -1,10 +1,13 @@
 //! What a run counted, and how it is told.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use hdrhistogram::Histogram;
 
-use crate::{cpu::Used, schedule::Slot};
+use crate::{cpu::Used, schedule::Slot, wire::Agreed};
 
 /// Sent later than this after its due time, a request counts as late: the generator or the target lagged.
 const LATE: Duration = Duration::from_millis(1);
@@ -81,6 +84,8 @@ pub struct Tally {
     pub window_answers: u64,
     /// Latencies in nanoseconds of right answers and of requests given up.
     pub latency: Histogram<u64>,
+    /// TLS handshakes.
+    pub handshakes: Handshakes,
     bad: [u64; Bad::ALL.len()],
     sample: Option<String>,
 }
@@ -97,8 +102,18 @@ impl Tally {
             reconnects: 0,
             window_answers: 0,
             latency,
+            handshakes: Handshakes::default(),
             bad: [0; Bad::ALL.len()],
             sample: None,
+        }
+    }
+
+    /// A connection was made.
+    pub fn agreed(&mut self, agreed: &Agreed) {
+        let handshakes = &mut self.handshakes;
+        *(if agreed.resumed { &mut handshakes.resumed } else { &mut handshakes.full }) += 1;
+        if !handshakes.suites.contains(&agreed.suite) {
+            handshakes.suites.insert(agreed.suite.clone());
         }
     }
 
@@ -155,6 +170,17 @@ impl Tally {
     pub fn any_bad(&self) -> bool {
         self.warmup_bad > 0 || self.bad.iter().any(|count| *count > 0)
     }
+}
+
+/// What TLS handshakes came to, the warm-up's included.
+#[derive(Debug, Default)]
+pub struct Handshakes {
+    /// Versions and suites that were agreed on.
+    pub suites: BTreeSet<String>,
+    /// From the beginning.
+    pub full: u64,
+    /// An earlier session was taken up again.
+    pub resumed: u64,
 }
 
 /// A finished run.
@@ -245,6 +271,11 @@ impl Report {
                 used.threads_lost,
                 self.cpu_us().map_or("null".to_owned(), |us| format!("{us:.3}")),
             );
+        }
+        let Handshakes { suites, full, resumed } = &tally.handshakes;
+        if !suites.is_empty() {
+            let suites: Vec<String> = suites.iter().map(|suite| quoted(suite)).collect();
+            out += &format!(",\"tls\":{{\"suites\":[{}],\"full\":{full},\"resumed\":{resumed}}}", suites.join(","));
         }
         match &tally.sample {
             None => out += ",\"first_bad\":null}",

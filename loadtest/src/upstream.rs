@@ -20,6 +20,8 @@ use mio::{
     net::{TcpListener, TcpStream},
 };
 
+use rustls::ServerConfig;
+
 use crate::{
     reply::{Manner, Replier},
     served::{Next, Served},
@@ -48,7 +50,12 @@ struct Peer {
 
 impl Upstream {
     /// Listens at `listen` and answers on `threads` threads (at least one).
-    pub fn start(listen: SocketAddr, threads: usize, manner: &Manner) -> io::Result<Self> {
+    pub fn start(
+        listen: SocketAddr,
+        threads: usize,
+        manner: &Manner,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(listen)?;
         let addr = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -57,7 +64,7 @@ impl Upstream {
         let mut wakers = Vec::new();
         for _ in 0..threads.max(1) {
             let (sender, inbox) = channel();
-            let worker = Worker::new(manner, inbox, &stop)?;
+            let worker = Worker::new(manner, tls.clone(), inbox, &stop)?;
             let waker = Arc::new(Waker::new(worker.poll.registry(), WAKER)?);
             peers.push(Peer { sender, waker: Arc::clone(&waker) });
             wakers.push(waker);
@@ -107,6 +114,7 @@ struct Worker {
     inbox: Receiver<TcpStream>,
     stop: Arc<AtomicBool>,
     replier: Replier,
+    tls: Option<Arc<ServerConfig>>,
     served: Vec<Option<Served>>,
     free: Vec<usize>,
     /// Connections to advance at a time. An entry may outlive its connection: advancing another one is harmless.
@@ -115,7 +123,12 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(manner: &Manner, inbox: Receiver<TcpStream>, stop: &Arc<AtomicBool>) -> io::Result<Self> {
+    fn new(
+        manner: &Manner,
+        tls: Option<Arc<ServerConfig>>,
+        inbox: Receiver<TcpStream>,
+        stop: &Arc<AtomicBool>,
+    ) -> io::Result<Self> {
         let poll = Poll::new()?;
         let timer = Timer::new(poll.registry(), TIMER)?;
         Ok(Self {
@@ -127,6 +140,7 @@ impl Worker {
             inbox,
             stop: Arc::clone(stop),
             replier: Replier::new(manner.clone()),
+            tls,
             served: Vec::new(),
             free: Vec::new(),
             due: BinaryHeap::new(),
@@ -178,7 +192,7 @@ impl Worker {
 
     fn adopt_all(&mut self, now: Instant) -> io::Result<()> {
         while let Ok(stream) = self.inbox.try_recv() {
-            let mut served = Served::new(stream);
+            let mut served = Served::new(stream, self.tls.as_ref())?;
             let index = self.free.pop().unwrap_or_else(|| {
                 self.served.push(None);
                 self.served.len() - 1
@@ -241,7 +255,7 @@ mod tests {
     }
 
     fn start(threads: usize, manner: &Manner) -> Upstream {
-        Upstream::start("127.0.0.1:0".parse().unwrap(), threads, manner).unwrap()
+        Upstream::start("127.0.0.1:0".parse().unwrap(), threads, manner, None).unwrap()
     }
 
     fn connect(upstream: &Upstream) -> TcpStream {

@@ -17,6 +17,8 @@ const RECORD_MAX: usize = 5 + (16 << 10) + 2048;
 const INCOMING_MAX: usize = (64 << 10) + RECORD_MAX;
 /// First room for received bytes: a small request or answer comes in one read.
 const INCOMING_LEAST: usize = 2 << 10;
+/// Room after reads that filled all they had: a long answer comes in few of them.
+const INCOMING_MUCH: usize = 2 * RECORD_MAX;
 /// A buffer above this is not kept while nothing is in it.
 const KEPT: usize = 4 << 10;
 /// Plain bytes that are encrypted in one go, so that one write carries several records.
@@ -108,6 +110,8 @@ pub struct Session {
     /// Received, and from `at` on not decrypted yet.
     incoming: Vec<u8>,
     at: usize,
+    /// Room for the next read: more, if the last one filled all that it had.
+    least: usize,
     /// Encrypted, to be written before anything else is.
     outgoing: Vec<u8>,
     /// Decrypted, from `plain_at` on not taken yet: what was too long for its taker.
@@ -163,6 +167,7 @@ impl Session {
             side,
             incoming: Vec::new(),
             at: 0,
+            least: INCOMING_LEAST,
             outgoing: Vec::new(),
             plain: Vec::new(),
             plain_at: 0,
@@ -279,11 +284,10 @@ impl Session {
             self.at = 0;
         }
         let mut incoming = std::mem::take(&mut self.incoming);
-        if incoming.is_empty() && incoming.capacity() > KEPT {
-            incoming = Vec::new();
-        }
-        let wanted = self.wanted(&incoming);
-        incoming.reserve_exact(wanted.max(INCOMING_LEAST.saturating_sub(incoming.len())));
+        // Some room behind the record tells whether more is on its way.
+        let wanted = if incoming.is_empty() { 0 } else { self.wanted(&incoming) + INCOMING_LEAST };
+        let most = (INCOMING_MAX + 1).saturating_sub(incoming.len()).max(1);
+        incoming.reserve_exact(wanted.max(self.least.saturating_sub(incoming.len())).min(most));
         incoming
     }
 
@@ -303,6 +307,9 @@ impl Session {
     /// # Errors
     /// If more waits to be understood than any message needs.
     pub fn received(&mut self, incoming: Vec<u8>) -> Result<(), Broken> {
+        let is_full = !incoming.is_empty() && incoming.len() == incoming.capacity();
+        // Memory is given only for what has come: four times as much.
+        self.least = if is_full { (4 * self.least).min(INCOMING_MUCH) } else { INCOMING_LEAST };
         self.incoming = incoming;
         if self.incoming.len() > INCOMING_MAX { Err(self.breaks(Broken::Failed)) } else { Ok(()) }
     }
@@ -340,7 +347,7 @@ impl Session {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
-        let Session { side, incoming, at, outgoing, plain, .. } = self;
+        let Session { side, incoming, at, least, outgoing, plain, .. } = self;
         let mut ends = Ends { into, plain, outgoing, seal };
         let received = &mut incoming[*at..];
         let (discard, turn) = match side {
@@ -351,6 +358,10 @@ impl Session {
         if *at == incoming.len() {
             incoming.clear();
             *at = 0;
+            // Nothing more is known to come: a quiet connection keeps no more than it needs.
+            if *least == INCOMING_LEAST && incoming.capacity() > KEPT {
+                *incoming = Vec::new();
+            }
         }
         match turn {
             Ok(turn) => Ok((turn, self.is_shaking())),
@@ -570,6 +581,46 @@ mod tests {
                 Ok(())
             })
             .unwrap();
+    }
+
+    /// Reads all that `wire` holds, as much at a time as there is room for; how many reads that took, and the most room
+    /// that one had.
+    fn read_all(to: &mut Session, mut wire: &[u8]) -> (usize, usize) {
+        let (mut reads, mut most) = (0, 0);
+        while !wire.is_empty() {
+            let mut room = to.room();
+            most = most.max(room.capacity());
+            let (here, rest) = wire.split_at(wire.len().min(room.capacity() - room.len()));
+            room.extend_from_slice(here);
+            to.received(room).unwrap();
+            taken(to, 64 << 10);
+            (wire, reads) = (rest, reads + 1);
+        }
+        (reads, most)
+    }
+
+    #[test]
+    fn a_long_answer_comes_in_few_reads_and_leaves_no_large_buffer_behind() {
+        let (mut client, mut server) = shaken();
+        assert!(client.settles());
+        for (length, reads_most, room_most) in [
+            (120, 1, INCOMING_LEAST),
+            (3_000, 2, 4 * INCOMING_LEAST),
+            (60_000, 4, INCOMING_MUCH),
+            (100_000, 5, INCOMING_MUCH),
+        ] {
+            let (said, mut at, mut wire) = (vec![b'x'; length], 0, Vec::new());
+            while at < said.len() {
+                at += server.seal(&said[at..]).unwrap();
+                let outgoing = server.outgoing();
+                wire.extend_from_slice(&outgoing);
+                server.written(outgoing);
+            }
+            let (reads, room) = read_all(&mut client, &wire);
+            assert!(reads <= reads_most && room <= room_most, "{length} bytes: {reads} reads, {room} bytes of room");
+            assert!(client.settles() && client.incoming.capacity() <= KEPT, "{length} bytes are over");
+            assert!(server.outgoing.capacity() <= KEPT);
+        }
     }
 
     #[test]
