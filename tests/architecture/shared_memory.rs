@@ -154,6 +154,11 @@ const TOUCHES: &[(&str, &str, &str)] = &[
         "own, per connection without its PROXY header",
     ),
     ("src/net/connect.rs", "cells.handshakes.failed.add(1);", "own, per TLS handshake that came to nothing"),
+    (
+        "src/net/warm.rs",
+        "|| matches!(current.live.board.state(EndpointIx(at as u16)), State::Closed | State::HeldClosed { .. });",
+        "read per second, only where an Endpoint has `warm`",
+    ),
 ];
 
 /// Lines of code with one of these words, blanks evened out.
