@@ -102,7 +102,7 @@ fn any_shard_takes_up_the_session_of_another_also_after_a_reload() {
 fn a_reload_serves_the_new_certificate_and_a_broken_one_changes_nothing() {
     let (node, pki, other) = (Upstream::answering("1"), Pki::new(), Authority::new());
     let tls = pki.server(&pki.authority.sign(&["localhost"]), "");
-    let setup = || Setup::of(&[&node]).server(&tls);
+    let setup = || Setup::of(&[&node]).shards(1).server(&tls);
     let gateway = setup().start();
     let fresh = |authority: &Authority| {
         let client = TlsClient::new(authority, None, rustls::ALL_VERSIONS);
@@ -123,7 +123,7 @@ fn a_reload_serves_the_new_certificate_and_a_broken_one_changes_nothing() {
         assert!(Instant::now() < until);
     }
     // And off again.
-    assert!(gateway.reload(&Setup::of(&[&node])));
+    assert!(gateway.reload(&Setup::of(&[&node]).shards(1)));
     while ask(TcpStream::connect(gateway.listen).unwrap(), &[]).is_err() {
         assert!(Instant::now() < until);
     }
