@@ -3,6 +3,7 @@
 use crate::config::fault::Severity;
 use crate::config::machine::{self, Machine};
 use crate::config::resolve::{Resolved, resolve_bytes};
+use crate::config::tls;
 use crate::host;
 use crate::logic::open_files::OpenFiles;
 use crate::logic::snapshot::{Driver, Endpoint, Listen, Snapshot};
@@ -48,7 +49,7 @@ pub fn read_here(path: &str) -> Result<Resolved, Failure> {
 fn read_on(path: &str, machine: Option<&Machine>) -> Result<Resolved, Failure> {
     let bytes = std::fs::read(path).map_err(|error| Failure(format!("{path}: {error}")))?;
     let folder = Path::new(path).parent().unwrap_or(Path::new("")).to_owned();
-    let files = |file: &str| std::fs::read(folder.join(file));
+    let files = |file: &str| host::read_file(&folder.join(file), tls::PEM_BYTES_MAX);
     let resolved = resolve_bytes(&bytes, &|name| std::env::var(name).ok(), &files, machine);
     let needs_roots = |endpoint: &Endpoint| endpoint.url.https && endpoint.tls.roots.is_empty();
     if resolved.snapshot.iter().any(|snapshot| snapshot.endpoints.iter().any(needs_roots)) {

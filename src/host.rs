@@ -2,10 +2,11 @@
 
 use crate::config::machine::Machine;
 use crate::logic::snapshot::Listen;
-use std::io;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Connections that wait in the kernel to be accepted, per listener.
@@ -101,6 +102,19 @@ fn bound(address: SocketAddr, shared: bool) -> io::Result<socket2::Socket> {
     }
     socket.bind(&address.into())?;
     Ok(socket)
+}
+
+/// Reads a regular file of at most so many bytes and one more: a pipe would be waited for for ever, a device has no end.
+///
+/// # Errors
+/// As opening and reading say; `InvalidInput` for what is no regular file.
+pub fn read_file(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no regular file"));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The CPUs that this process may run on.
@@ -245,6 +259,14 @@ mod tests {
         assert_eq!(sockets.len(), 2);
         let bound = |socket: &OwnedFd| socket2::SockRef::from(socket).local_addr().ok()?.as_socket();
         assert!(sockets.iter().all(|socket| bound(socket) == Some(address)));
+    }
+
+    #[test]
+    fn only_what_ends_is_read() {
+        let error = read_file(Path::new("/dev/zero"), 10).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(read_file(Path::new("/"), 10).is_err() && read_file(Path::new("/no such file"), 10).is_err());
+        assert_eq!(read_file(Path::new("/proc/self/exe"), 10).unwrap().len(), 11);
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub mod logic {
     pub mod methods;
     pub mod names;
     pub mod open_files;
+    pub mod recent_ids;
     pub mod rest;
     pub mod routing;
     pub mod snapshot;
@@ -110,7 +111,7 @@ pub mod config {
     mod schema;
     mod server;
     pub mod summary;
-    mod tls;
+    pub mod tls;
     mod url;
     mod value;
 }

@@ -4,17 +4,20 @@ use super::fault::Faults;
 use super::file::View;
 use crate::logic::snapshot::Url;
 use crate::logic::tls::{Certificate, Identity, KeyForm, ListenTls, PrivateKey, UpstreamTls};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
-use rustls::{Error, RootCertStore};
+use rustls::{CertificateError, Error, RootCertStore};
 use std::io;
+use std::sync::Arc;
 
 /// Reads a file that the configuration names.
 pub type Files<'f> = &'f dyn Fn(&str) -> io::Result<Vec<u8>>;
 
 /// Largest file with certificates: a bundle of all public roots has a quarter of it.
-const PEM_BYTES_MAX: usize = 1 << 20;
+pub const PEM_BYTES_MAX: usize = 1 << 20;
 
 /// TLS towards callers, if it is wanted.
 pub(super) fn listen(server: &View<'_>, files: Files<'_>, faults: &mut Faults<'_>) -> Option<ListenTls> {
@@ -107,7 +110,12 @@ impl Reader<'_> {
         }
         let identity = Identity { chain, key };
         let text = match check(&identity) {
-            Ok(()) => return Some(identity),
+            Ok(()) => {
+                if let Some(text) = out_of_date(&identity.chain) {
+                    faults.warn(self.view.at_of("cert"), self.view.path_of("cert"), text);
+                }
+                return Some(identity);
+            }
             Err(Error::InconsistentKeys(_)) => {
                 "is not the key of the first certificate in `cert`; write the one that belongs to it"
             }
@@ -141,7 +149,32 @@ const BAD_PEM: &str = "names a file whose PEM is broken; export it again";
 
 /// Why a file can't be read, in words that hold no part of a path.
 fn kind(error: &io::Error) -> String {
-    error.kind().to_string()
+    match error.kind() {
+        io::ErrorKind::InvalidInput => "it is no regular file".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// What to say of a certificate that nobody accepts today: it is over, or not valid yet.
+fn out_of_date(chain: &[Certificate]) -> Option<&'static str> {
+    let own = CertificateDer::from(&**chain.first()?);
+    let mut roots = RootCertStore::empty();
+    // Whom the verifier would trust does not matter: the dates are looked at first.
+    roots.add(own.clone()).ok()?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().ok()?;
+    let name = ServerName::try_from("any.example").ok()?;
+    match verifier.verify_server_cert(&own, &[], &name, &[], UnixTime::now()) {
+        Err(Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. })) => {
+            Some("names a certificate that is over; nobody accepts it, so put a new one there")
+        }
+        Err(Error::InvalidCertificate(CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. })) => {
+            Some(
+                "names a certificate that is not valid yet; nobody accepts it before its day (is this machine's clock right?)",
+            )
+        }
+        _ => None,
+    }
 }
 
 fn private(form: KeyForm, der: &[u8]) -> PrivateKey {
@@ -268,6 +301,28 @@ mod tests {
             ),
         ] {
             faulty(&with("shards = 2", &format!("tls = {tls}")), &format!("server.tls.{key}"), says);
+        }
+    }
+
+    #[test]
+    fn a_certificate_that_nobody_accepts_today_is_warned_of() {
+        let dated = |from: i32, to: i32| {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::new(vec!["localhost".into()]).unwrap();
+            (params.not_before, params.not_after) = (rcgen::date_time_ymd(from, 1, 1), rcgen::date_time_ymd(to, 1, 1));
+            params.self_signed(&key).unwrap().pem() + &key.serialize_pem()
+        };
+        for (from, to, says) in [(2020, 2021, "is over"), (2990, 2999, "not valid yet"), (2020, 2999, "")] {
+            let both = dated(from, to);
+            let text = upstream("{ cert = \"both\", key = \"both\" }");
+            let resolved =
+                resolve_with(&text, &|_| Some("s3cret-of-env".to_owned()), &|_| Ok(both.clone().into()), None);
+            assert!(resolved.snapshot.is_some(), "{:#?}", resolved.faults);
+            match resolved.faults.as_slice() {
+                [] => assert_eq!(says, ""),
+                [one] => assert!(one.path == "endpoint[geth-1].tls.cert" && one.text.contains(says), "{one:?}"),
+                more => panic!("{more:#?}"),
+            }
         }
     }
 

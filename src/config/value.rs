@@ -178,7 +178,10 @@ fn one_of(words: &[&str]) -> String {
 pub(super) fn wants(kind: Kind) -> String {
     match kind {
         Kind::Flag => "must be true or false".to_owned(),
-        Kind::Count(min, max) if max >= u64::from(u32::MAX) => format!("must be a whole number, at least {min}"),
+        Kind::Count(min, u64::MAX) => format!("must be a whole number, at least {min}"),
+        Kind::Count(min, max) if max >= u64::from(u32::MAX) => {
+            format!("must be a whole number, at least {min} and at most {max}")
+        }
         Kind::Count(min, max) => format!("must be a whole number from {min} to {max}"),
         Kind::Ratio => "must be a number above 0 and up to 1, like 0.5".to_owned(),
         Kind::Duration(0) => "must be a duration of at most a year, like \"0s\", \"250ms\" or \"10s\"".to_owned(),
@@ -186,7 +189,8 @@ pub(super) fn wants(kind: Kind) -> String {
             "must be a duration above 0 and of at most a year, like \"250ms\", \"10s\" or \"2m\"".to_owned()
         }
         Kind::Size(0) => "must be a size up to 1024GiB, like \"0\", \"16KiB\" or \"1MiB\"".to_owned(),
-        Kind::Size(_) => "must be a size from 1B to 1024GiB, like \"16KiB\" or \"1MiB\"".to_owned(),
+        Kind::Size(1) => "must be a size from 1B to 1024GiB, like \"16KiB\" or \"1MiB\"".to_owned(),
+        Kind::Size(least) => format!("must be a size from {} to 1024GiB, like \"1GiB\"", show_size(least)),
         Kind::Name => "must be a name of 1 to 64 letters, digits, `_`, `.` or `-`, in quotes".to_owned(),
         Kind::Text => "must be a text in quotes".to_owned(),
         Kind::Texts => "must be a list of texts, like [\"a\", \"b\"]".to_owned(),
@@ -198,6 +202,13 @@ pub(super) fn wants(kind: Kind) -> String {
         Kind::Table(_) => "must be a table".to_owned(),
         Kind::Tables(_) => "must be a list of tables".to_owned(),
     }
+}
+
+/// A size in the largest unit that it is a whole number of.
+fn show_size(bytes: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let whole = units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));
+    whole.map_or_else(|| format!("{bytes}B"), |(unit, name)| format!("{}{name}", bytes / unit))
 }
 
 #[cfg(test)]

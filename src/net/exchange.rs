@@ -217,7 +217,7 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
                     }
                 };
                 let begun_ns = now_ns;
-                let (ended, sent_id) = send(context, endpoint, plan, ask, until_ns, now_ns).await;
+                let ended = send(context, endpoint, plan, ask, until_ns, now_ns).await;
                 now_ns = ended.at_ns;
                 if ended.lost_send {
                     machine.feed(Event::LostSend);
@@ -226,7 +226,7 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
                 if context.caller.gone() {
                     machine.feed(Event::CallerGone);
                 }
-                let (verdict, note, received) = judged(*context, gateway, plan, (endpoint, ask, sent_id), ended);
+                let (verdict, note, received) = judged(*context, gateway, plan, (endpoint, ask), ended);
                 if received.is_some() {
                     board.answered(endpoint, shard.index, now_ns);
                 }
@@ -315,14 +315,13 @@ async fn send(
     ask: Ask<'_>,
     until_ns: Nanos,
     now_ns: Nanos,
-) -> (Ended, u64) {
-    let (sent_id, message) = match ask {
+) -> Ended {
+    let message = match ask {
         Ask::JsonRpc(call) => {
-            let sent_id = call.upstream_id(context.shard.next_id());
-            let id = (!call.is_notification()).then_some(sent_id);
-            (sent_id, Message::JsonRpc { id, method: &call.method, params: call.params })
+            let id = (!call.is_notification()).then(|| call.upstream_id(context.shard.next_id()));
+            Message::JsonRpc { id, method: &call.method, params: call.params }
         }
-        Ask::TronHttp(call) => (0, Message::TronHttp(call)),
+        Ask::TronHttp(call) => Message::TronHttp(call),
     };
     let request = Request {
         message,
@@ -330,7 +329,7 @@ async fn send(
         replayable: plan.class.replayable() && !ask.is_notification(),
         caller: plan.class.ends_with_caller().then_some(context.caller),
     };
-    (upstream::attempt(place(*context, endpoint), request, until_ns, now_ns).await, sent_id)
+    upstream::attempt(place(*context, endpoint), request, until_ns, now_ns).await
 }
 
 /// Everything about an Endpoint that an attempt needs.
@@ -353,7 +352,7 @@ fn judged(
     context: Context<'_>,
     gateway: &Gateway,
     plan: Plan,
-    (endpoint, ask, sent_id): (EndpointIx, Ask<'_>, u64),
+    (endpoint, ask): (EndpointIx, Ask<'_>),
     ended: Ended,
 ) -> (Verdict, CircuitNote, Option<Received>) {
     let incoming = match ended.result {
@@ -375,7 +374,10 @@ fn judged(
     let bytes = &incoming.buf[incoming.body.clone()];
     let (verdict, note, finding) = match ask {
         Ask::JsonRpc(_) => {
-            let checked = check(bytes, sent_id);
+            let checked = check(bytes, incoming.sent_id);
+            if matches!(checked, Checked::Bad(BadAnswer::WrongId)) {
+                context.current.upstreams[usize::from(endpoint.0)].pool.speaks_unasked();
+            }
             let body = match &checked {
                 Checked::Result(_) => Body::Result,
                 Checked::Error { code, .. } => Body::Error(*code),

@@ -215,6 +215,12 @@ impl Link {
         false
     }
 
+    /// Whether the peer of a connection that is not quiet has said something, and not just ended. It is used no more.
+    pub fn has_spoken(&self) -> bool {
+        let spoken = || self.stream.read_now(&mut Vec::with_capacity(1)).is_ok_and(|read| read > 0);
+        self.tls.as_ref().map_or_else(spoken, |tls| tls.holds())
+    }
+
     /// Tells the peer that nothing more will be written.
     pub fn finish_writing(&mut self) {
         if let Some(tls) = &mut self.tls {

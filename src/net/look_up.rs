@@ -99,7 +99,7 @@ async fn ask(place: Place<'_>, family: Family, id: u64, name: &Name, until_ns: N
     let mut known = Known::Unclear;
     if let Ok(incoming) = ended.result {
         let body = &incoming.buf[incoming.body.clone()];
-        if let (200..=299, Checked::Result(value)) = (incoming.status, check(body, id)) {
+        if let (200..=299, Checked::Result(value)) = (incoming.status, check(body, incoming.sent_id)) {
             known = knows(family, &body[value], name);
         }
         place.buffers.give(incoming.buf);

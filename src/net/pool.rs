@@ -1,6 +1,7 @@
 //! The connections of one shard to one Endpoint: last in, first out, and poisoned when dropped.
 
 use crate::logic::dial::Dial;
+use crate::logic::recent_ids::RecentIds;
 use crate::logic::snapshot::Endpoint;
 use crate::logic::units::Nanos;
 use crate::net::link::Link;
@@ -27,6 +28,8 @@ pub struct Pool {
     pub dial: RefCell<Dial>,
     /// Connections that are being made for later.
     warming: Cell<usize>,
+    /// See [`Pool::speaks_unasked`].
+    unasked: Cell<bool>,
 }
 
 /// A connection, on the heap: it is handed on for every Call, and is too large to be moved that often.
@@ -34,6 +37,7 @@ struct Connection {
     link: Link,
     address: SocketAddr,
     born_ns: Nanos,
+    ids: RecentIds,
 }
 
 struct Idle {
@@ -69,6 +73,7 @@ impl Pool {
             addresses: RefCell::default(),
             dial: RefCell::default(),
             warming: Cell::new(0),
+            unasked: Cell::new(false),
         })
     }
 
@@ -119,12 +124,27 @@ impl Pool {
                 self.idle.borrow_mut().push(idle);
                 return None;
             }
-            if idle.connection.born_ns + self.max_age_ns >= now_ns && idle.connection.link.is_quiet() {
+            if idle.connection.born_ns + self.max_age_ns >= now_ns && self.is_quiet(&mut idle.connection) {
                 return Some(Lease { pool: self.clone(), connection: Some(idle.connection), reused: true });
             }
             drop(idle);
             self.freed();
         }
+    }
+
+    fn is_quiet(&self, connection: &mut Connection) -> bool {
+        let quiet = connection.link.is_quiet();
+        if !quiet && connection.link.has_spoken() {
+            self.speaks_unasked();
+        }
+        quiet
+    }
+
+    /// The Endpoint said something that nobody had asked for: it may answer a request twice. From now on no id is used
+    /// twice over one connection, so that such an answer, should it come while another request is under way, is not
+    /// taken for the answer to that.
+    pub fn speaks_unasked(&self) {
+        self.unasked.set(true);
     }
 
     /// The right to open another connection, if the limit allows it.
@@ -175,7 +195,7 @@ impl Pool {
                 let one = &mut idle[at];
                 let expired =
                     one.since_ns + self.idle_timeout_ns < now_ns || one.connection.born_ns + self.max_age_ns < now_ns;
-                if expired || !one.connection.link.is_quiet() {
+                if expired || !self.is_quiet(&mut one.connection) {
                     dead.push(idle.remove(at));
                 } else {
                     at += 1;
@@ -241,7 +261,7 @@ impl Slot {
     pub fn fill(mut self, link: Link, address: SocketAddr, now_ns: Nanos, cells: &EndpointCells) -> Lease {
         cells.connected.add(1);
         self.filled = true;
-        let connection = Some(Box::new(Connection { link, address, born_ns: now_ns }));
+        let connection = Some(Box::new(Connection { link, address, born_ns: now_ns, ids: RecentIds::default() }));
         Lease { pool: self.pool.clone(), connection, reused: false }
     }
 }
@@ -259,6 +279,13 @@ impl Lease {
     pub fn stream(&mut self) -> &mut Link {
         let connection = self.connection.as_mut();
         &mut connection.expect("a lease holds its connection until it is given back").link
+    }
+
+    /// The id for a request over this connection: the wanted one, unless this Endpoint has spoken unasked and the
+    /// connection has carried that id lately.
+    pub fn id(&mut self, wanted: u64) -> u64 {
+        let unasked = self.pool.unasked.get();
+        self.connection.as_mut().map_or(wanted, |connection| connection.ids.take(wanted, unasked))
     }
 
     /// Returns the connection after a clean, fully read, keep-alive response. One to an address that the Endpoint

@@ -72,6 +72,8 @@ pub struct Request<'a> {
 /// for an answer's head, behind it for one byte.
 #[derive(Debug)]
 pub struct Incoming {
+    /// The id that the request went up with; 0 where it had none.
+    pub sent_id: u64,
     /// HTTP status.
     pub status: u16,
     /// The wait that `Retry-After` asked for.
@@ -178,6 +180,7 @@ pub async fn attempt(place: Place<'_>, request: Request<'_>, until_ns: Nanos, no
         if let Some(caller) = request.caller {
             caller.runs(watch.clone());
         }
+        let (request, sent_id) = with_id(request, &mut lease);
         let heard = converse(&place, lease.stream(), request, until_ns, now_ns).await;
         let at_ns = ring::now();
         if let Some(caller) = request.caller {
@@ -195,7 +198,7 @@ pub async fn attempt(place: Place<'_>, request: Request<'_>, until_ns: Nanos, no
                 if keep && !lease.stream().expired() {
                     lease.give_back(at_ns);
                 }
-                return Ended::new(Ok(incoming), at_ns, lost_send);
+                return Ended::new(Ok(Incoming { sent_id, ..incoming }), at_ns, lost_send);
             }
             // A pooled connection that its peer had closed meanwhile: once, a fresh one takes its place
             // within the same attempt, if the same bytes may be sent twice or none were sent.
@@ -210,6 +213,17 @@ pub async fn attempt(place: Place<'_>, request: Request<'_>, until_ns: Nanos, no
                 return Ended::new(Err(broke), at_ns, lost_send);
             }
         }
+    }
+}
+
+/// The request with the id that it goes up with over this connection.
+fn with_id<'r>(request: Request<'r>, lease: &mut Lease) -> (Request<'r>, u64) {
+    match request.message {
+        Message::JsonRpc { id: Some(wanted), method, params } => {
+            let id = lease.id(wanted);
+            (Request { message: Message::JsonRpc { id: Some(id), method, params }, ..request }, id)
+        }
+        _ => (request, 0),
     }
 }
 
@@ -339,8 +353,11 @@ impl Reader<'_> {
             RetryAfter::At(at) => at.saturating_sub(ring::unix_seconds()).saturating_mul(SECOND),
         });
         let body = start..buf.len();
-        let incoming = Incoming { status: head.status, retry_after_ns, buf, body, readable };
+        let incoming = Incoming { sent_id: 0, status: head.status, retry_after_ns, buf, body, readable };
         // What came behind the answer was not asked for: nobody may take it for the next one's.
+        if head.keep_alive && !clean {
+            self.place.upstream.pool.speaks_unasked();
+        }
         Ok((incoming, head.keep_alive && clean))
     }
 

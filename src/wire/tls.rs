@@ -333,7 +333,7 @@ impl Session {
     }
 
     /// Whether there are received bytes that nobody has taken, decrypted or not.
-    fn holds(&self) -> bool {
+    pub fn holds(&self) -> bool {
         self.at < self.incoming.len() || self.plain_at < self.plain.len()
     }
 

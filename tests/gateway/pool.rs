@@ -268,7 +268,8 @@ fn ready_connections_are_there_before_a_call_and_again_after_they_were_lost() {
     let opened =
         |count| move |metrics: &super::harness::Metrics| metrics.of("ringway_endpoint_connects_total", "a") >= count;
     gateway.wait_for_metrics("three for each shard", opened(6));
-    assert_eq!((node.connections(), node.count()), (6, 0));
+    node.wait_for_connections(6);
+    assert_eq!(node.count(), 0);
     for _ in 0..10 {
         gateway.call(READ, "[]").assert_result("1", "1");
     }
@@ -281,4 +282,31 @@ fn ready_connections_are_there_before_a_call_and_again_after_they_were_lost() {
     gateway.call(READ, "[]").assert_result("1", "1");
     let metrics = gateway.metrics();
     assert_eq!((metrics.attempts("a", ""), metrics.of("ringway_circuit_state", "a")), (1, 0));
+}
+
+#[test]
+fn a_node_that_was_heard_unasked_is_never_taken_at_its_word_for_another_caller() {
+    // The first answer comes twice, while nothing is under way: that is seen. After it each answer is said once more
+    // when the next request is already under way: no look at the connection could have seen that coming.
+    let before = std::sync::Mutex::new(std::collections::HashMap::<usize, String>::new());
+    let stutters = Upstream::start(move |seen| {
+        let body = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{}}}", seen.id(), seen.json()["params"][0]);
+        let answer = super::upstream::response(200, &[], &body);
+        if seen.nth == 0 {
+            return Reply::raw(answer.repeat(2));
+        }
+        let late = before.lock().unwrap().insert(seen.connection, answer.clone());
+        Reply::raw(late.unwrap_or_default() + &answer)
+    });
+    let good = Upstream::start(|seen| Reply::result(seen, &seen.json()["params"][0].to_string()));
+    let gateway = Setup::of(&[&stutters, &good]).no_circuit().shards(1).start();
+    for token in 0..40 {
+        let (method, id) =
+            ([READ, EFFECT, "eth_sendRawTransaction"][token % 3], ["1", "\"1\"", "1", "null", "1"][token % 5]);
+        let answer = gateway.post(call_body(id, method, &format!("[\"{token}\"]")));
+        if method != EFFECT || !answer.body.contains("-32054") {
+            answer.assert_result(id, &format!("\"{token}\""));
+        }
+    }
+    assert!(stutters.count() >= 40 && good.count() > 10, "{} and {}", stutters.count(), good.count());
 }

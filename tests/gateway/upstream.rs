@@ -321,6 +321,11 @@ impl Upstream {
         self.wait_until(&format!("{most} open connections"), |record| open(record) <= most);
     }
 
+    /// Waits until so many connections have come, those that ended included.
+    pub fn wait_for_connections(&self, least: usize) {
+        self.wait_until(&format!("{least} connections"), |record| record.connections.len() >= least);
+    }
+
     fn wait_until(&self, what: &str, done: impl Fn(&Record) -> bool) {
         let record = self.shared.record();
         let (record, late) = self.shared.changed.wait_timeout_while(record, PATIENCE, |record| !done(record)).unwrap();
