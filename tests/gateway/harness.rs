@@ -416,7 +416,7 @@ impl Metrics {
     }
 
     /// What is worth reading in a failure.
-    fn told(&self) -> Vec<String> {
+    pub fn told(&self) -> Vec<String> {
         let lines = self.0.iter().filter(|(line, value)| **value != 0.0 && !line.contains("_bucket"));
         lines.map(|(line, value)| format!("{line} {value}")).collect()
     }
