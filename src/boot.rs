@@ -71,8 +71,8 @@ pub struct Running {
     pub world: Arc<World>,
     /// Where the data plane listens.
     pub listen: Vec<Listen>,
-    /// Which file each of those is, where it is one.
-    files: Vec<(Listen, u64)>,
+    /// The sockets among them that are files.
+    files: Vec<host::SocketFile>,
     /// Where the admin port listens.
     pub admin: SocketAddr,
     /// What its shards run on.
@@ -128,11 +128,7 @@ pub fn start(snapshot: Snapshot) -> Result<Running, Failure> {
     for result in started.iter().take(shards) {
         result.map_err(|error| Failure(format!("a shard could not make its ring: {error}")))?;
     }
-    let files = bound.iter().map(|listen| match listen {
-        Listen::Unix(path) => (listen.clone(), host::inode_of(path)),
-        Listen::Tcp(_) => (listen.clone(), 0),
-    });
-    let files = files.collect();
+    let files = host::socket_files(&bound);
     let running = Running { world, files, listen: bound, admin, driver, names, shards: threads };
     running.wait_until_accepting();
     Ok(running)

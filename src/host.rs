@@ -53,18 +53,28 @@ fn bind_unix(path: &str, shards: usize) -> io::Result<Vec<OwnedFd>> {
 
 /// Takes the files of Unix sockets away, so that nobody connects to them any more; `made` says which were this
 /// process's own.
-pub fn remove_sockets(made: &[(Listen, u64)]) {
-    for (listen, inode) in made {
-        if let Listen::Unix(path) = listen
-            && inode_of(path) == *inode
-        {
+pub fn remove_sockets(made: &[SocketFile]) {
+    for (path, inode) in made {
+        if inode_of(path) == *inode {
             let _ = std::fs::remove_file(&**path);
         }
     }
 }
 
+/// A Unix socket's path, and which file it was when it was made.
+pub type SocketFile = (Box<str>, u64);
+
+/// The Unix sockets among these.
+pub fn socket_files(listen: &[Listen]) -> Vec<SocketFile> {
+    let file = |one: &Listen| match one {
+        Listen::Unix(path) => Some((path.clone(), inode_of(path))),
+        Listen::Tcp(_) => None,
+    };
+    listen.iter().filter_map(file).collect()
+}
+
 /// Which file a path is; 0 = none.
-pub fn inode_of(path: &str) -> u64 {
+fn inode_of(path: &str) -> u64 {
     std::fs::symlink_metadata(path).map_or(0, |file| file.ino())
 }
 
@@ -282,9 +292,9 @@ mod tests {
         let anew = bind_unix(&path, 1).unwrap();
         std::os::unix::net::UnixStream::connect(&path).unwrap();
         assert_ne!(inode_of(&path), 0);
-        remove_sockets(&[(Listen::Unix(path.clone().into()), old + 1_000_000)]);
+        remove_sockets(&[(path.clone().into(), old + 1_000_000)]);
         assert!(inode_of(&path) != 0, "another process' file stays");
-        remove_sockets(&[(Listen::Unix(path.clone().into()), inode_of(&path))]);
+        remove_sockets(&socket_files(&[Listen::Unix(path.clone().into())]));
         assert_eq!(inode_of(&path), 0);
         drop(anew);
         std::fs::write(&path, "a file of somebody's").unwrap();

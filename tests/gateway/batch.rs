@@ -11,8 +11,8 @@ fn batch(members: &[String]) -> String {
     format!("[{}]", members.join(","))
 }
 
-#[test]
-fn answers_come_in_the_order_of_the_request() {
+/// A node that answers with the first parameter, and whose answer to 0 waits for the gate.
+fn first_waits() -> (Gate, Upstream) {
     let gate = Gate::default();
     let held = gate.clone();
     let node = Upstream::start(move |seen| {
@@ -20,6 +20,12 @@ fn answers_come_in_the_order_of_the_request() {
         let reply = Reply::result(seen, &param);
         if param == "0" { Reply::after(&held, reply) } else { reply }
     });
+    (gate, node)
+}
+
+#[test]
+fn answers_come_in_the_order_of_the_request() {
+    let (gate, node) = first_waits();
     let gateway = Setup::of(&[&node]).start();
     let members: Vec<String> = (0..16).map(|n| call_body(&format!("\"{n}\""), "eth_call", &format!("[{n}]"))).collect();
     let mut client = gateway.connect();
@@ -156,13 +162,7 @@ fn no_more_members_are_in_flight_than_allowed() {
 
 #[test]
 fn a_slow_member_holds_nobody_back_and_its_answer_still_comes_first() {
-    let gate = Gate::default();
-    let held = gate.clone();
-    let node = Upstream::start(move |seen| {
-        let param = seen.json()["params"][0].to_string();
-        let reply = Reply::result(seen, &param);
-        if param == "0" { Reply::after(&held, reply) } else { reply }
-    });
+    let (gate, node) = first_waits();
     let gateway = Setup::of(&[&node]).server("batch_concurrency = 2").start();
     let members: Vec<String> = (0..30).map(|n| call_body(&n.to_string(), "eth_call", &format!("[{n}]"))).collect();
     let mut client = gateway.connect();

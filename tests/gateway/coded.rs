@@ -5,19 +5,22 @@ use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 use std::io::Write;
 
-fn gzip(body: &[u8]) -> Vec<u8> {
+/// A body in gzip.
+pub fn gzip(body: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(body).unwrap();
     encoder.finish().unwrap()
 }
 
-fn zlib(body: &[u8]) -> Vec<u8> {
+/// A body in deflate, as RFC 9110 means it.
+pub fn zlib(body: &[u8]) -> Vec<u8> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(body).unwrap();
     encoder.finish().unwrap()
 }
 
-fn raw(body: &[u8]) -> Vec<u8> {
+/// A body in deflate, as some senders do: without zlib's frame.
+pub fn raw(body: &[u8]) -> Vec<u8> {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(body).unwrap();
     encoder.finish().unwrap()

@@ -1,29 +1,9 @@
 //! Answers of Endpoints in a content coding: inflated under the limits, believed only whole, asked for where told to.
 
+use super::coded::{gzip, raw, zlib};
 use super::harness::{Reply, Seen, Setup, Upstream, call_body, notification_body, result_body};
-use flate2::Compression;
-use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
-use std::io::Write;
 
 const MIB: usize = 1 << 20;
-
-fn gzip(body: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(body).unwrap();
-    encoder.finish().unwrap()
-}
-
-fn zlib(body: &[u8]) -> Vec<u8> {
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(body).unwrap();
-    encoder.finish().unwrap()
-}
-
-fn raw(body: &[u8]) -> Vec<u8> {
-    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(body).unwrap();
-    encoder.finish().unwrap()
-}
 
 /// A response with this coding and these bytes, and a length.
 fn coded(status: u16, coding: &str, body: &[u8]) -> Reply {
