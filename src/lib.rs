@@ -125,7 +125,9 @@ pub mod net {
     pub mod client_tron;
     pub mod coded;
     pub mod connect;
+    mod epoll;
     pub mod exchange;
+    mod executor;
     pub mod inbox;
     pub mod link;
     pub mod look_up;
@@ -134,9 +136,14 @@ pub mod net {
     pub mod reply;
     pub mod ring;
     pub mod shard;
+    mod sleepers;
+    mod socket;
+    mod stream;
     pub mod tab;
     pub mod upstream;
+    mod uring;
     mod warm;
+    mod watch;
     mod wheel;
 }
 

@@ -2,10 +2,23 @@
 
 use std::cell::RefCell;
 
+thread_local! {
+    /// Given back by the kernel, which knows no shard.
+    static SPENT: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A buffer that the kernel has done with: the next one that is taken finds it among the free.
+pub fn spent(buf: Vec<u8>) {
+    // At the thread's end nobody takes any.
+    let _ = SPENT.try_with(|spent| spent.borrow_mut().push(buf));
+}
+
 /// Bytes kept free in front of a response, so that the answer's head can be written there in place.
 pub const HEADROOM: usize = 256;
 /// Smallest buffer: what an idle connection keeps. Most requests fit.
 pub const SMALLEST: usize = 2 << 10;
+/// First room for a response, with what stands in front of it: most come whole in one read.
+pub const SMALL_RESPONSE: usize = 4 << 10;
 /// Classes are powers of two: 2 KiB, 4 KiB, ... 4 MiB. Larger ones are not kept.
 const CLASSES: usize = 12;
 /// Bytes kept per class.
@@ -20,6 +33,9 @@ pub struct Buffers {
 impl Buffers {
     /// An empty buffer with room for at least `least` bytes.
     pub fn take(&self, least: usize) -> Vec<u8> {
+        while let Some(buf) = SPENT.with(|spent| spent.borrow_mut().pop()) {
+            self.give(buf);
+        }
         match class_for(least) {
             Some(class) => self.free[class].borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(size(class))),
             None => Vec::with_capacity(least),

@@ -15,7 +15,7 @@ use crate::net::inbox::Inbox;
 use crate::net::link::Link;
 use crate::net::opening::{self, Opened};
 use crate::net::reply::{self, Frame, Reply};
-use crate::net::ring::{self, Cut, Stream};
+use crate::net::ring::{self, Cut, SHORT_WRITE, Stream};
 use crate::net::shard::{Current, LAST_REQUEST_NS, Presence, Shard};
 use crate::net::tab::Tab;
 use crate::shared::memory::LARGE;
@@ -115,7 +115,9 @@ impl Connection {
         // Nothing is awaited from the client now: an old deadline must not cut it while a node thinks.
         self.stream.look_after(self.now_ns);
         let (reply, keep_alive) = self.answer(&current, &ask, body, inflated.as_deref(), &tab).await;
-        if !self.write(current.server(), reply).await || !keep_alive {
+        if keep_alive && reply.buf.len() - reply.from <= SHORT_WRITE && self.stream.plain().is_some() {
+            self.send(current.server(), reply).await;
+        } else if !self.write(current.server(), reply).await || !keep_alive {
             Box::pin(self.linger()).await;
             return Next::Close;
         }
@@ -360,6 +362,14 @@ impl Connection {
     async fn read(&mut self, wanted: usize) -> bool {
         self.unread = 0;
         self.inbox.read(&mut self.stream, &self.shard.buffers, wanted).await
+    }
+
+    /// A short answer goes with the next turn; the next read meets what became of it.
+    async fn send(&mut self, server: &Server, reply: Reply) {
+        let to = reply.buf.len();
+        if let Some(plain) = self.stream.plain() {
+            plain.send(reply.buf, reply.from, to, Some(server.write_timeout_ns)).await;
+        }
     }
 
     async fn write(&mut self, server: &Server, reply: Reply) -> bool {

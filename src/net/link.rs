@@ -3,6 +3,7 @@
 use crate::logic::fault::Reason;
 use crate::logic::snapshot::Endpoint;
 use crate::logic::units::Nanos;
+use crate::net::buffers::{Buffers, HEADROOM, SMALL_RESPONSE};
 use crate::net::ring::{self, Cut, Stream, WriteBroke};
 use crate::wire::tls::{Broken, Session, Step, Took};
 use crate::wire::tls_config;
@@ -137,6 +138,16 @@ impl Link {
     /// it directly: a future around the two kinds would cost each plain Call three per cent of its instructions.
     pub fn plain(&mut self) -> Option<&mut Stream> {
         if self.tls.is_none() { Some(&mut self.stream) } else { None }
+    }
+
+    /// Begins to read the head of what comes next, behind room for an answer's head, unless that has begun or TLS is
+    /// spoken. So a peer that closes or speaks unasked shows without a look at the socket.
+    pub fn listen(&mut self, buffers: &Buffers) {
+        if let Some(plain) = self.plain().filter(|plain| !plain.reads()) {
+            let mut buf = buffers.take(SMALL_RESPONSE);
+            buf.resize(HEADROOM, 0);
+            plain.begin_read(buf);
+        }
     }
 
     /// [`Stream::read`] where TLS is spoken. An end that TLS does not confirm is an error: somebody may have cut the

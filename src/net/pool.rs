@@ -4,6 +4,7 @@ use crate::logic::dial::Dial;
 use crate::logic::recent_ids::RecentIds;
 use crate::logic::snapshot::Endpoint;
 use crate::logic::units::Nanos;
+use crate::net::buffers::Buffers;
 use crate::net::link::Link;
 use crate::shared::counters::EndpointCells;
 use std::cell::{Cell, RefCell};
@@ -290,13 +291,14 @@ impl Lease {
 
     /// Returns the connection after a clean, fully read, keep-alive response. One to an address that the Endpoint
     /// has left is closed.
-    pub fn give_back(mut self, now_ns: Nanos) {
-        let Some(connection) = self.connection.take() else { return };
+    pub fn give_back(mut self, now_ns: Nanos, buffers: &Buffers) {
+        let Some(mut connection) = self.connection.take() else { return };
         if !self.pool.addresses.borrow().contains(&connection.address) {
             drop(connection);
             return self.pool.freed();
         }
         connection.link.disarm();
+        connection.link.listen(buffers);
         self.pool.idle.borrow_mut().push(Idle { connection, since_ns: now_ns });
         self.pool.wake_one();
     }

@@ -7,7 +7,7 @@ use crate::logic::snapshot::{Endpoint, Protocol};
 use crate::logic::tron_http::ApiCall;
 use crate::logic::units::{Nanos, SECOND};
 use crate::logic::verdict::Broke;
-use crate::net::buffers::{Buffers, HEADROOM};
+use crate::net::buffers::{Buffers, HEADROOM, SMALL_RESPONSE};
 use crate::net::coded::TURN_STEPS;
 use crate::net::connect::connect;
 use crate::net::link::Link;
@@ -30,8 +30,6 @@ use std::rc::Rc;
 const HEAD_LIMITS: HeadLimits = HeadLimits { bytes: 64 << 10, headers: HEADERS_MAX };
 /// Interim (1xx) responses that are skipped before one answer.
 const INTERIM_MAX: usize = 8;
-/// First room for a response, with what stands in front of it: most come whole in one read.
-const SMALL_RESPONSE: usize = 4 << 10;
 /// While a longer request is written, a node may refuse it.
 const LONG_REQUEST: usize = 4 << 10;
 /// So long a large answer waits for memory.
@@ -196,7 +194,7 @@ pub async fn attempt(place: Place<'_>, request: Request<'_>, until_ns: Nanos, no
         match heard {
             Ok((incoming, keep)) => {
                 if keep && !lease.stream().expired() {
-                    lease.give_back(at_ns);
+                    lease.give_back(at_ns, place.buffers);
                 }
                 return Ended::new(Ok(Incoming { sent_id, ..incoming }), at_ns, lost_send);
             }
@@ -283,43 +281,62 @@ async fn converse(
 ) -> Result<(Incoming, bool), Lost> {
     stream.arm(until_ns, Cut::Both, now_ns);
     let out = written(place, request);
-    let length = out.len();
-    // What is shorter fits into the kernel's buffer, whether the node reads or not. What TLS says for itself (tickets)
-    // can't be told from an answer before it is read.
-    stream.hear_out(length > LONG_REQUEST && stream.resumed().is_none());
-    let (wrote, out) = match stream.plain() {
-        Some(plain) => plain.write(out, 0, length, None).await,
-        None => stream.write_sealed(out, 0, length, None).await,
-    };
-    stream.hear_out(false);
-    place.buffers.give(out);
-    let whole = match wrote {
-        Ok(()) => true,
-        // Part of it is gone: the Endpoint may have refused the rest, and say so in a response.
-        Err(broke) if broke.taken > 0 && !stream.expired() => false,
-        Err(broke) => {
-            let reason = match (stream.expired(), broke.taken) {
-                (true, _) => Reason::Timeout,
-                (false, 0) => Reason::SendFailed,
-                (false, _) => Reason::ConnectionLost,
-            };
-            return Err(Lost { reason, sent: broke.taken > 0, stale: !stream.expired(), silent: true });
-        }
-    };
+    let whole = said(place, stream, out).await?;
+    stream.listen(place.buffers);
     let ignored = matches!(request.message, Message::JsonRpc { id: None, .. });
-    let buf = place.buffers.take(SMALL_RESPONSE);
-    let mut reader = Reader { place, stream, buf, ignored, counted: 0, waited: false };
-    reader.buf.resize(HEADROOM, 0);
-    match reader.response().await {
-        Ok((incoming, keep)) => Ok((incoming, keep && whole)),
+    let mut reader = Reader { place, stream, buf: Vec::new(), ignored, counted: 0, waited: false };
+    let heard = reader.response().await;
+    let silent = reader.buf.len() <= HEADROOM;
+    let buf = std::mem::take(&mut reader.buf);
+    let broke = stream.plain().and_then(|plain| plain.broke());
+    match heard {
+        Ok((incoming, keep)) => Ok((incoming, keep && whole && broke.is_none())),
+        Err(_) if broke.is_some_and(|broke| broke.taken == 0) => Err(unsaid(stream, 0)),
         Err(reason) => {
-            let silent = reader.buf.len() == HEADROOM;
-            let stale = reason == Reason::ConnectionLost && silent;
-            let buf = std::mem::take(&mut reader.buf);
             place.buffers.give(buf);
-            Err(Lost { reason, sent: true, stale, silent })
+            Err(Lost { reason, sent: true, stale: reason == Reason::ConnectionLost && silent, silent })
         }
     }
+}
+
+/// Writes the request. `false` = only a part of it: the Endpoint may have refused the rest, and say so in a response.
+/// What became of a short one shows when the response is read.
+async fn said(place: &Place<'_>, stream: &mut Link, out: Vec<u8>) -> Result<bool, Lost> {
+    let length = out.len();
+    if length <= LONG_REQUEST
+        && let Some(plain) = stream.plain()
+    {
+        plain.send(out, 0, length, None).await;
+        return Ok(true);
+    }
+    // Boxed: rare, and its state would make each connection's task larger.
+    Box::pin(async {
+        // What is shorter fits into the kernel's buffer, whether the node reads or not. What TLS says for itself
+        // (tickets) can't be told from an answer before it is read.
+        stream.hear_out(length > LONG_REQUEST && stream.resumed().is_none());
+        let (wrote, out) = match stream.plain() {
+            Some(plain) => plain.write(out, 0, length, None).await,
+            None => stream.write_sealed(out, 0, length, None).await,
+        };
+        stream.hear_out(false);
+        place.buffers.give(out);
+        match wrote {
+            Ok(()) => Ok(true),
+            Err(broke) if broke.taken > 0 && !stream.expired() => Ok(false),
+            Err(broke) => Err(unsaid(stream, broke.taken)),
+        }
+    })
+    .await
+}
+
+/// A request that did not go out whole, of which the kernel took so many bytes.
+fn unsaid(stream: &Link, taken: usize) -> Lost {
+    let reason = match (stream.expired(), taken) {
+        (true, _) => Reason::Timeout,
+        (false, 0) => Reason::SendFailed,
+        (false, _) => Reason::ConnectionLost,
+    };
+    Lost { reason, sent: taken > 0, stale: !stream.expired(), silent: true }
 }
 
 struct Reader<'a> {
@@ -367,12 +384,12 @@ impl Reader<'_> {
         for _ in 0..=INTERIM_MAX {
             let mut scanned = 0;
             let head = loop {
-                match response_head(&self.buf[start..], scanned, &HEAD_LIMITS) {
+                match response_head(self.buf.get(start..).unwrap_or_default(), scanned, &HEAD_LIMITS) {
                     Ok(Some(head)) => break head,
                     Ok(None) => {}
                     Err(_) => return Err(Reason::InvalidHttp),
                 }
-                scanned = self.buf.len() - start;
+                scanned = self.buf.len().saturating_sub(start);
                 if self.more(1).await? == 0 {
                     return Err(Reason::ConnectionLost);
                 }
@@ -505,6 +522,15 @@ impl Reader<'_> {
 
     /// Reads once, with room for at least `wanted` bytes and one more behind them; 0 = the peer closed.
     async fn more(&mut self, wanted: usize) -> Result<usize, Reason> {
+        if let Some(plain) = self.stream.plain().filter(|plain| plain.reads()) {
+            let (read, buf) = plain.go_on_reading().await;
+            self.buf = buf;
+            return self.came(read);
+        }
+        if self.buf.is_empty() {
+            self.buf = self.place.buffers.take(SMALL_RESPONSE);
+            self.buf.resize(HEADROOM, 0);
+        }
         let (filled, capacity) = (self.buf.len(), self.buf.capacity());
         // Doubling when nothing is known keeps the copying linear.
         let least = if wanted > 1 || capacity > filled + wanted { filled + wanted + 1 } else { filled * 2 };
@@ -518,6 +544,10 @@ impl Reader<'_> {
             None => self.stream.read_sealed(buf).await,
         };
         self.buf = buf;
+        self.came(read)
+    }
+
+    fn came(&self, read: std::io::Result<usize>) -> Result<usize, Reason> {
         match read {
             // The deadline ends the connection, and must not look like the peer's own end of it.
             Ok(0) | Err(_) if self.stream.expired() => Err(if self.waited { Reason::NoRoom } else { Reason::Timeout }),

@@ -36,6 +36,6 @@ async fn warm_up(shard: Rc<Shard>, current: Rc<Current>, at: usize, now_ns: Nano
     let until_ns = now_ns.saturating_add(endpoint.connect_timeout_ns);
     if let Ok((link, address)) = connect(endpoint, upstream, cells, shard.index, until_ns, now_ns).await {
         let now_ns = ring::now();
-        slot.fill(link, address, now_ns, cells).give_back(now_ns);
+        slot.fill(link, address, now_ns, cells).give_back(now_ns, &shard.buffers);
     }
 }
