@@ -13,6 +13,8 @@ FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 CONTROL_S = 2.0
 # A round that lost more than this share of a core to the hypervisor is left out of the medians.
 STEAL_MAX = 0.01
+# A core that is busier than this while nothing is measured has other work, which may change from round to round.
+QUIET_MAX = 0.05
 
 
 def read(core, text=None):
@@ -45,13 +47,16 @@ def steal(ticks, window_s):
 
 
 def judged(row, proxy_core, load_core, idle):
-    """What a round's row gains: the proxy core's time for each answer less what it spends idle, and steal."""
+    """What a round's row gains: steal, and the proxy core's time for each answer, less what it spends idle.
+
+    Without a figure where less than that was left: other work ran before the rounds and ended.
+    """
     ticks = {one["core"]: one for one in row["cores"]}
     window_s, answers = row["window_s"], row["window_answers"]
-    busy = max(0.0, busy_s(ticks[proxy_core], window_s) - idle * window_s)
+    busy = busy_s(ticks[proxy_core], window_s) - idle * window_s
     return {
         "idle_busy_share": round(idle, 4),
-        "core_us_per_answer": round(busy / answers * 1e6, 3) if answers else None,
+        "core_us_per_answer": round(busy / answers * 1e6, 3) if answers and busy > 0 else None,
         "steal": {
             "proxy": round(steal(ticks[proxy_core], window_s), 4), "load": round(steal(ticks[load_core], window_s), 4),
         },

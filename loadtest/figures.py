@@ -64,7 +64,8 @@ def kept(rows):
     """The rows of the rounds that count, and a sentence on those that don't."""
     gone = cores.stolen(rows)
     count = len({row["round"] for row in rows})
-    words = f"{len(gone)} of {count} rounds dropped for steal" if gone else f"{count} rounds, none dropped for steal"
+    rounds = f"{count} round{'' if count == 1 else 's'}"
+    words = f"{len(gone)} of {rounds} dropped for steal" if gone else f"{rounds}, none dropped for steal"
     return [row for row in rows if row["round"] not in gone], words
 
 

@@ -8,6 +8,7 @@ import shlex
 import statistics
 import sys
 
+import cores
 import figures
 import scenarios
 import tls
@@ -60,16 +61,29 @@ def head(bench, kept):
         f"- Command: `{command_of(name) if name else command()}`, seed {args.seed}",
         f"- {datetime.date.today()}, commit {commit()}, Linux {platform.release()}, {cpu_model()}, "
         f"{os.cpu_count()} CPUs; proxy on core {args.proxy_core}, load and upstream on core {args.load_core}",
-        f"- {work(args)}, {args.rounds} rounds of {args.seconds:g} s after {args.warmup:g} s of warm-up, order shuffled "
-        f"in each round ({kept}); the proxy's core was {100 * bench.idle:.1f} % busy before they began; "
+        f"- {work(args)}, {mode(args)}, {args.rounds} round{'' if args.rounds == 1 else 's'} of {args.seconds:g} s "
+        f"after {args.warmup:g} s of warm-up, order shuffled in each round ({kept}); "
+        f"the proxy's core was {100 * bench.idle:.1f} % busy before they began; "
         f"load of the machine at the end (1, 5, 15 min): {' '.join(f'{one:.1f}' for one in os.getloadavg())}",
         "- " + "; ".join(versions),
         LEGEND,
     ]
+    if bench.idle > cores.QUIET_MAX:
+        lines.append("- **Not quiet:** other work ran on the proxy's core: what is said of its time is worth little")
     if bench.probed:
         said = ", ".join(f"{one} {rate:.0f}/s" for one, rate in bench.probed.items())
-        lines.append(f"- The rate is {100 * args.share:g} % of the slowest in a closed loop of {args.probe_s:g} s: {said}")
+        of = f"{100 * args.share:g} % of the slowest in a closed loop of {args.probe_s:g} s"
+        lines.append(f"- The rate is {of}: {said}")
     return lines
+
+
+def per_call(rows, names, batch):
+    """What a batch costs, divided by its Calls."""
+    told = []
+    for name in names:
+        costs = [figures.value(row, scenarios.CPU) for row in rows if row["proxy"] == name]
+        told.append(f"{name} {figures.spread([cost / batch for cost in costs if cost is not None], 2)}")
+    return [f"- CPU µs for each Call: {'; '.join(told)}"]
 
 
 def faulted(rows, names):
@@ -79,7 +93,8 @@ def faulted(rows, names):
         mine = [row for row in rows if row["proxy"] == name]
         bad = sum(row["errors"]["status"] for row in mine)
         asked = sum(row["requests"] for row in mine)
-        lines.append(f"- {name}: {bad} of {asked} requests were answered with the fault ({100 * bad / max(1, asked):.4f} %)")
+        share = 100 * bad / max(1, asked)
+        lines.append(f"- {name}: {bad} of {asked} requests were answered with the fault ({share:.4f} %)")
     return lines
 
 
@@ -98,6 +113,8 @@ def markdown(bench, rows, failed):
         lines += [figures.measured(good, names), ""]
     else:
         lines += [summary(good, names), ""]
+    if args.batch > 1:
+        lines += per_call(good, names, args.batch) + [""]
     if args.kind == "faults":
         lines += faulted(good, names) + [""]
     if args.tls:
@@ -149,6 +166,8 @@ def overview(folder):
             continue
         record, rows = found
         good, said = figures.kept(rows)
+        unclean = sum("not_clean" in row for row in rows)
+        said += f"; {unclean} of {len(rows)} turns not clean" if unclean else ""
         mine = [figures.value(row, scenarios.CPU) for row in good if row["proxy"] == "ringway"]
         cells = [f"[{name}]({name}.md)", short([one for one in mine if one is not None])]
         for metric in (scenarios.CPU, scenarios.CORE):

@@ -58,7 +58,7 @@ SCENARIOS = {
     ),
     "mix": Scenario(
         "methods and sizes as on Ethereum's main network, 64 connections, closed loop", mix=True,
-        note="Shares and sizes are those of `loadtest/src/mixture.rs`, drawn from the requests' numbers and keys: every "
+        note="Shares and sizes are those of `loadtest/src/mixture.rs`, drawn from the requests' numbers and keys: each "
              "proxy gets the same sequence. eth_chainId and eth_blockNumber carry no mark: of their answers the id and "
              "the form are checked.",
     ),
@@ -99,7 +99,8 @@ class Goal:
 
     def text(self):
         if self.surplus is not None:
-            return f"{self.metric.removesuffix(' µs')} of {self.one} ≤ {self.gate:g} × {self.other}'s + {self.surplus:g} µs"
+            figure = self.metric.removesuffix(" µs")
+            return f"{figure} of {self.one} ≤ {self.gate:g} × {self.other}'s + {self.surplus:g} µs"
         sign = "≥" if self.at_least else "≤"
         aim = f" (gate), {sign} {self.aim:g} (aim)" if self.aim is not None else ""
         figure = self.metric.removesuffix(" µs").removesuffix(" µs/request")
