@@ -8,6 +8,7 @@ mod cpu;
 mod exchange;
 mod faults;
 mod http;
+mod judge;
 mod load;
 mod mixture;
 mod payload;

@@ -244,9 +244,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        exchange::{Asker, Judge, Judgement, Work},
+        exchange::{Asker, Work},
         faults::{Fault, Faults},
         http::{Framing, head},
+        judge::{Judge, Judgement},
     };
 
     fn manner(size: usize) -> Manner {
