@@ -168,6 +168,8 @@ def overview(folder):
         good, said = figures.kept(rows)
         unclean = sum("not_clean" in row for row in rows)
         said += f"; {unclean} of {len(rows)} turns not clean" if unclean else ""
+        busy = rows[0].get("idle_busy_share", 0) if rows else 0
+        said += f"; not quiet ({100 * busy:.0f} % busy before)" if busy > cores.QUIET_MAX else ""
         mine = [figures.value(row, scenarios.CPU) for row in good if row["proxy"] == "ringway"]
         cells = [f"[{name}]({name}.md)", short([one for one in mine if one is not None])]
         for metric in (scenarios.CPU, scenarios.CORE):
