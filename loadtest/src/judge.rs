@@ -5,6 +5,7 @@ use memchr::memmem;
 use crate::{
     batch,
     exchange::{BEFORE_ID, BEFORE_RESULT, CHAIN_ID, Results, TIP, Work, append_height, append_id, key, value},
+    mixture::Params,
     payload::seed,
 };
 
@@ -74,6 +75,9 @@ impl Judge {
 
     /// Judges the answer to Call `n`.
     fn judge_call(&mut self, n: u64, body: &[u8]) -> Judgement {
+        if self.is_right(n, body) {
+            return Judgement::Right;
+        }
         self.expected.clear();
         let (id_end, result_start) = self.expect(n);
         if body == self.expected.as_slice() {
@@ -88,6 +92,21 @@ impl Judge {
         let result_end = self.expected.len() - 1;
         let (id, result) = (&self.expected[BEFORE_ID.len()..id_end], &self.expected[result_start..result_end]);
         inspect(body, id, result)
+    }
+
+    /// The quick look: compares in place, since copying a large result costs more than comparing it.
+    fn is_right(&mut self, n: u64, body: &[u8]) -> bool {
+        let (method, params) = self.work.asks(n);
+        if params == Params::None {
+            return false;
+        }
+        self.expected.clear();
+        self.expected.extend_from_slice(BEFORE_ID);
+        append_id(n, &mut self.expected);
+        self.expected.extend_from_slice(BEFORE_RESULT);
+        let result = body.strip_prefix(self.expected.as_slice()).and_then(|rest| rest.strip_suffix(b"}"));
+        let key = key(n);
+        result.is_some_and(|result| self.results.template(method.as_bytes(), &key).is(seed(&key), result))
     }
 
     fn asks_for_height(&self, n: u64) -> bool {
