@@ -11,8 +11,8 @@ use mio::{Interest, Registry, Token, net::TcpStream};
 use rustls::ClientConfig;
 
 use crate::{
-    exchange::Judgement,
     http::{self, Framing, Head},
+    judge::Judgement,
     load::Call,
     wire::{Agreed, Wire},
 };

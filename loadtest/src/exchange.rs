@@ -1,4 +1,4 @@
-//! One request and its answer: how the generator asks, what the upstream sees, and how an answer is judged.
+//! One request and its answer: how the generator asks and what the upstream sees; the results that belong to them.
 //!
 //! A gateway may give a Call another id on its way up, so the result follows from a mark in the params, which no
 //! gateway may touch, while the id is checked on its own. An answer that was swapped and then given the right id
@@ -6,9 +6,12 @@
 
 use std::io::Write as _;
 
-use memchr::memmem::{self, Finder};
+use memchr::memmem::Finder;
 
-use crate::payload::{Template, hex, mix, seed};
+use crate::{
+    mixture::{Class, Mixture, Params},
+    payload::{Template, hex, mix},
+};
 
 /// Starts the 32 bytes of hex in the params that carry the key (its last sixteen digits).
 const MARK: &[u8] = b"\"0x52696e67";
@@ -19,45 +22,74 @@ const KEY_DIGITS: usize = 16;
 /// Results above this are asked for with `eth_getLogs`, below with `eth_call`.
 const CALL_SIZE_MAX: usize = 1024;
 
-/// Writes the requests of a run; every one has an id and a key of its own.
+/// A block number for those who ask for it: this height when an upstream starts, and more later.
+pub const TIP: u64 = 0x131_2d00;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Work {
+    /// Bytes of each result, without a mix.
+    pub size: usize,
+    /// Calls in one request; with more than one, its body is an array.
+    pub batch: u64,
+    /// Methods and sizes as in [`crate::mixture`].
+    pub mix: bool,
+}
+
+impl Work {
+    /// Requests of one Call each, for results of `size` bytes.
+    #[cfg(test)]
+    pub fn single(size: usize) -> Self {
+        Self { size, batch: 1, mix: false }
+    }
+
+    /// The numbers of the Calls in request `n`.
+    pub fn calls(&self, n: u64) -> std::ops::Range<u64> {
+        let first = n.saturating_mul(self.batch);
+        first..first.saturating_add(self.batch)
+    }
+
+    /// Method and params of Call `n`.
+    pub fn asks(&self, n: u64) -> (&'static str, Params) {
+        if self.mix {
+            let class = Class::of(n);
+            (class.method, class.params)
+        } else if self.size > CALL_SIZE_MAX {
+            ("eth_getLogs", Params::Logs)
+        } else {
+            ("eth_call", Params::Call)
+        }
+    }
+}
+
+/// Writes the requests of a run; every Call has an id and a key of its own.
 pub struct Asker {
     head: Vec<u8>,
-    logs: bool,
+    work: Work,
     body: Vec<u8>,
 }
 
 impl Asker {
-    /// Asks at `path` of `host` for results of `size` bytes.
-    pub fn new(host: &str, path: &str, size: usize) -> Self {
+    /// Asks at `path` of `host` for what `work` says.
+    pub fn new(host: &str, path: &str, work: Work) -> Self {
         let head =
             format!("POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: ");
-        Self { head: head.into_bytes(), logs: size > CALL_SIZE_MAX, body: Vec::with_capacity(512) }
+        Self { head: head.into_bytes(), work, body: Vec::with_capacity(512) }
     }
 
-    /// Appends request number `n`. The id stands before the method or at the end, in turn.
+    /// Appends request number `n`.
     pub fn append(&mut self, n: u64, out: &mut Vec<u8>) {
         let body = &mut self.body;
         body.clear();
-        body.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
-        let id_last = n & 4 != 0;
-        if !id_last {
-            body.extend_from_slice(b",\"id\":");
-            append_id(n, body);
-        }
-        body.extend_from_slice(if self.logs {
-            br#","method":"eth_getLogs","params":[{"fromBlock":"0x1312d00","toBlock":"0x1312d10","topics":["#
+        if self.work.batch == 1 {
+            append_call(n, self.work, body);
         } else {
-            br#","method":"eth_call","params":[{"to":"0xdac17f958d2ee523a2206206994597c13d831ec7","data":"#
-        });
-        body.extend_from_slice(MARK);
-        body.extend_from_slice(&[b'0'; MARK_ZEROS]);
-        body.extend_from_slice(&key(n));
-        body.extend_from_slice(if self.logs { b"\"]}]" } else { b"\"},\"latest\"]" });
-        if id_last {
-            body.extend_from_slice(b",\"id\":");
-            append_id(n, body);
+            for call in self.work.calls(n) {
+                body.push(if body.is_empty() { b'[' } else { b',' });
+                append_call(call, self.work, body);
+            }
+            body.push(b']');
         }
-        body.push(b'}');
         out.extend_from_slice(&self.head);
         append_decimal(body.len() as u64, out);
         out.extend_from_slice(b"\r\n\r\n");
@@ -65,12 +97,47 @@ impl Asker {
     }
 }
 
-/// The key of request `n`.
-fn key(n: u64) -> [u8; KEY_DIGITS] {
+/// Appends Call number `n`. The id stands before the method or at the end, in turn.
+fn append_call(n: u64, work: Work, out: &mut Vec<u8>) {
+    let (method, params) = work.asks(n);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
+    let id_last = n & 4 != 0;
+    if !id_last {
+        out.extend_from_slice(b",\"id\":");
+        append_id(n, out);
+    }
+    out.extend_from_slice(b",\"method\":\"");
+    out.extend_from_slice(method.as_bytes());
+    let (before, after): (&[u8], &[u8]) = match params {
+        Params::Call => (br#"[{"to":"0xdac17f958d2ee523a2206206994597c13d831ec7","data":"#, br#"},"latest"]"#),
+        Params::Logs => (br#"[{"fromBlock":"0x1312d00","toBlock":"0x1312d10","topics":["#, b"]}]"),
+        Params::AtLatest => (b"[", br#","latest"]"#),
+        Params::Block => (br#"["latest",false,"#, b"]"),
+        Params::Hash => (b"[", b"]"),
+        Params::None => (b"[]", b""),
+    };
+    out.extend_from_slice(b"\",\"params\":");
+    out.extend_from_slice(before);
+    if params != Params::None {
+        out.extend_from_slice(MARK);
+        out.extend_from_slice(&[b'0'; MARK_ZEROS]);
+        out.extend_from_slice(&key(n));
+        out.push(b'"');
+    }
+    out.extend_from_slice(after);
+    if id_last {
+        out.extend_from_slice(b",\"id\":");
+        append_id(n, out);
+    }
+    out.push(b'}');
+}
+
+/// The key of Call `n`.
+pub fn key(n: u64) -> [u8; KEY_DIGITS] {
     hex(mix(n))
 }
 
-/// Appends the id of request `n`: a number, a string, a string with escapes, or a number past 2^53, in turn.
+/// Appends the id of Call `n`: a number, a string, a string with escapes, or a number past 2^53, in turn.
 pub fn append_id(n: u64, out: &mut Vec<u8>) {
     let (before, after): (&[u8], &[u8]) = match n % 4 {
         0 => (b"", b""),
@@ -89,8 +156,11 @@ pub fn append_decimal(value: u64, out: &mut Vec<u8>) {
     let _ = write!(out, "{value}");
 }
 
-/// What the upstream sees of a request body.
+/// What the upstream sees of a Call.
+#[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
+    /// The method's name; empty where none is found.
+    pub method: &'a [u8],
     /// The id's bytes; `null` where none is found.
     pub id: &'a [u8],
     /// What the result follows from: the key in the params, or else the id.
@@ -102,28 +172,31 @@ pub struct Seen<'a> {
 /// Finds ids and keys by search alone: a request is trusted to be JSON.
 pub struct Reader {
     id: Finder<'static>,
+    method: Finder<'static>,
     mark: Finder<'static>,
 }
 
 impl Reader {
     /// A reader with its search tables.
     pub fn new() -> Self {
-        Self { id: Finder::new(b"\"id\":"), mark: Finder::new(MARK) }
+        Self { id: Finder::new(b"\"id\":"), method: Finder::new(b"\"method\":"), mark: Finder::new(MARK) }
     }
 
-    /// Looks at a request body.
+    /// Looks at a Call.
     pub fn see<'a>(&self, body: &'a [u8]) -> Seen<'a> {
         let id = self.id.find(body).and_then(|at| body.get(at + 5..)).map_or(b"null".as_slice(), value);
         let key = self.mark.find(body).and_then(|at| {
             let start = at + MARK.len() + MARK_ZEROS;
             body.get(start..start + KEY_DIGITS)
         });
-        Seen { id, key: key.unwrap_or(id), marked: key.is_some() }
+        let method = self.method.find(body).and_then(|at| body.get(at + 9..)).map_or(b"".as_slice(), value);
+        let method = method.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or_default();
+        Seen { method, id, key: key.unwrap_or(id), marked: key.is_some() }
     }
 }
 
 /// The string, number or word at the start of `bytes`, after blanks.
-fn value(bytes: &[u8]) -> &[u8] {
+pub fn value(bytes: &[u8]) -> &[u8] {
     let bytes = bytes.trim_ascii_start();
     if bytes.first() == Some(&b'"') {
         let mut at = 1;
@@ -144,9 +217,9 @@ fn value(bytes: &[u8]) -> &[u8] {
 }
 
 /// The answer's body up to its id.
-const BEFORE_ID: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
+pub const BEFORE_ID: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
 /// The answer's body between id and result.
-const BEFORE_RESULT: &[u8] = b",\"result\":";
+pub const BEFORE_RESULT: &[u8] = b",\"result\":";
 
 /// Bytes of an answer's body apart from its id and its result.
 pub const ENVELOPE_BYTES: usize = BEFORE_ID.len() + BEFORE_RESULT.len() + 1;
@@ -158,64 +231,35 @@ pub fn append_answer_start(id: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(BEFORE_RESULT);
 }
 
-/// What an answer's body turned out to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judgement {
-    /// The id and the result of the request, byte for byte.
-    Right,
-    /// Another id, or none.
-    WrongId,
-    /// The right id with another result.
-    WrongPayload,
-    /// The right id with a JSON-RPC error.
-    RpcError,
+/// The result of `eth_chainId`.
+pub const CHAIN_ID: &[u8] = b"\"0x1\"";
+
+/// Appends a height as a result.
+pub fn append_height(height: u64, out: &mut Vec<u8>) {
+    // Writing to a vector cannot fail.
+    let _ = write!(out, "\"{height:#x}\"");
 }
 
-/// Judges the answers of a run.
-pub struct Judge {
-    template: Template,
-    expected: Vec<u8>,
+/// The results that belong to Calls: all of one size, or of a mix.
+pub enum Results {
+    /// One size.
+    Same(Template),
+    /// Sizes by method and key.
+    Mixed(Mixture),
 }
 
-impl Judge {
-    /// Expects results of `size` bytes.
-    pub fn new(size: usize) -> Self {
-        Self { template: Template::new(size), expected: Vec::with_capacity(size + 128) }
+impl Results {
+    /// Of one size, or of a mix.
+    pub fn new(size: usize, mix: bool) -> Self {
+        if mix { Self::Mixed(Mixture::new()) } else { Self::Same(Template::new(size)) }
     }
 
-    /// Judges the body that came for request `n`.
-    pub fn judge(&mut self, n: u64, body: &[u8]) -> Judgement {
-        let expected = &mut self.expected;
-        expected.clear();
-        expected.extend_from_slice(BEFORE_ID);
-        append_id(n, expected);
-        let id_end = expected.len();
-        expected.extend_from_slice(BEFORE_RESULT);
-        let result_start = expected.len();
-        self.template.append(seed(&key(n)), expected);
-        let result_end = expected.len();
-        expected.push(b'}');
-        if body == expected.as_slice() {
-            return Judgement::Right;
+    /// The template of the result that belongs to a method and a key.
+    pub fn template(&mut self, method: &[u8], key: &[u8]) -> &Template {
+        match self {
+            Self::Same(template) => template,
+            Self::Mixed(mixture) => mixture.template(method, key),
         }
-        let (id, result) = (&expected[BEFORE_ID.len()..id_end], &expected[result_start..result_end]);
-        inspect(body, id, result)
-    }
-}
-
-/// The slow look at an answer that isn't as expected: says what is wrong, or that only the members' order differs.
-fn inspect(body: &[u8], id: &[u8], result: &[u8]) -> Judgement {
-    let result_first = [b"{\"jsonrpc\":\"2.0\",\"result\":", result, b",\"id\":", id, b"}"].concat();
-    if body == result_first {
-        return Judgement::Right;
-    }
-    let found = memmem::find_iter(body, b"\"id\":").any(|at| value(&body[at + 5..]) == id);
-    if !found {
-        Judgement::WrongId
-    } else if memmem::find(body, b"\"error\":").is_some() {
-        Judgement::RpcError
-    } else {
-        Judgement::WrongPayload
     }
 }
 
@@ -224,41 +268,6 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-
-    fn request(n: u64, size: usize) -> Vec<u8> {
-        let mut out = Vec::new();
-        Asker::new("h", "/eth", size).append(n, &mut out);
-        out
-    }
-
-    fn body(message: &[u8]) -> &[u8] {
-        let at = memmem::find(message, b"\r\n\r\n").unwrap();
-        &message[at + 4..]
-    }
-
-    fn answer(id: &[u8], key: &[u8], size: usize) -> Vec<u8> {
-        let mut out = Vec::new();
-        append_answer_start(id, &mut out);
-        Template::new(size).append(seed(key), &mut out);
-        out.push(b'}');
-        out
-    }
-
-    #[test]
-    fn the_upstream_sees_the_id_and_key_that_were_asked() {
-        for size in [120, 5000] {
-            for n in 0..64 {
-                let message = request(n, size);
-                let seen = Reader::new().see(body(&message));
-                let mut id = Vec::new();
-                append_id(n, &mut id);
-                assert_eq!(seen.id, id);
-                assert_eq!(seen.key, key(n));
-                assert!(seen.marked);
-                assert_eq!(Judge::new(size).judge(n, &answer(seen.id, seen.key, size)), Judgement::Right);
-            }
-        }
-    }
 
     #[test]
     fn no_two_requests_share_an_id_or_a_key() {
@@ -291,43 +300,5 @@ mod tests {
     fn a_key_cut_short_is_no_key() {
         let cut = br#"{"id":7,"params":["0x52696e6700"]}"#;
         assert!(!Reader::new().see(cut).marked);
-    }
-
-    #[test]
-    fn a_judge_tells_wrong_ids_results_and_errors_apart() {
-        let mut judge = Judge::new(120);
-        for n in 0..8 {
-            let mut id = Vec::new();
-            append_id(n, &mut id);
-            let right = answer(&id, &key(n), 120);
-            assert_eq!(judge.judge(n, &right), Judgement::Right);
-            assert_eq!(judge.judge(n, &answer(&id, &key(n + 4), 120)), Judgement::WrongPayload);
-            assert_eq!(judge.judge(n, &answer(b"77", &key(n), 120)), Judgement::WrongId);
-            assert_eq!(judge.judge(n, &right[..right.len() - 1]), Judgement::WrongPayload);
-            assert_eq!(judge.judge(n, b""), Judgement::WrongId);
-            let error = [b"{\"id\":", id.as_slice(), b",\"error\":{\"code\":-32000}}"].concat();
-            assert_eq!(judge.judge(n, &error), Judgement::RpcError);
-        }
-    }
-
-    #[test]
-    fn each_changed_byte_of_an_answer_is_seen() {
-        let mut judge = Judge::new(2000);
-        let mut id = Vec::new();
-        append_id(5, &mut id);
-        let right = answer(&id, &key(5), 2000);
-        for at in 0..right.len() {
-            let mut wrong = right.clone();
-            wrong[at] ^= 1;
-            assert_ne!(judge.judge(5, &wrong), Judgement::Right, "byte {at}");
-        }
-    }
-
-    #[test]
-    fn the_order_of_the_members_is_free() {
-        let mut result = Vec::new();
-        Template::new(120).append(seed(&key(0)), &mut result);
-        let swapped = [b"{\"jsonrpc\":\"2.0\",\"result\":", result.as_slice(), b",\"id\":0}"].concat();
-        assert_eq!(Judge::new(120).judge(0, &swapped), Judgement::Right);
     }
 }

@@ -12,8 +12,10 @@ use mio::{Events, Poll, Token};
 
 use crate::{
     caller::{Caller, Heard, Manner},
+    cores::{self, Core},
     cpu::{Snapshot, Used},
-    exchange::{Asker, Judge, Judgement},
+    exchange::{Asker, Work},
+    judge::{Judge, Judgement},
     schedule::{Schedule, Slot},
     tally::{Bad, Report, Tally},
     timer::Timer,
@@ -37,8 +39,8 @@ pub struct Plan {
     pub connections: usize,
     /// Requests a second; 0 = closed loop.
     pub rate: u64,
-    /// Bytes of a result.
-    pub size: usize,
+    /// What is asked for.
+    pub work: Work,
     /// The time before measuring.
     pub warmup: Duration,
     /// The time of measuring.
@@ -53,6 +55,8 @@ pub struct Plan {
     pub resume: bool,
     /// The processes whose CPU time is measured.
     pub cpu_of: Vec<u32>,
+    /// The CPUs whose whole time is measured.
+    pub cores: Vec<u32>,
 }
 
 /// A request under way.
@@ -75,16 +79,24 @@ pub fn run(plan: &Plan) -> io::Result<Report> {
         tally: driver.tally,
         rate: plan.rate,
         connections: plan.connections,
-        size: plan.size,
+        work: plan.work,
         window: window.0,
         used: window.1,
+        cores: window.2,
     })
 }
 
-/// A look at the clock and the watched processes.
+/// A look at the clock, the watched processes and the watched cores.
 struct Mark {
     at: Instant,
     cpu: Snapshot,
+    cores: Vec<Core>,
+}
+
+impl Mark {
+    fn now(plan: &Plan) -> io::Result<Self> {
+        Ok(Self { cores: cores::read(&plan.cores)?, cpu: Snapshot::of(&plan.cpu_of)?, at: Instant::now() })
+    }
 }
 
 struct Driver {
@@ -124,8 +136,8 @@ impl Driver {
             callers,
             busy: 0,
             schedule: Schedule::new(now, plan.rate, plan.warmup, plan.window),
-            asker: Asker::new(&plan.target.to_string(), &plan.path, plan.size),
-            judge: Judge::new(plan.size),
+            asker: Asker::new(&plan.target.to_string(), &plan.path, plan.work),
+            judge: Judge::new(plan.work),
             tally: Tally::new(),
             scratch: vec![0; SCRATCH_BYTES],
             next_n: 0,
@@ -188,19 +200,20 @@ impl Driver {
     /// Looks at the watched processes at both ends of the window.
     fn mark(&mut self, now: Instant, plan: &Plan) -> io::Result<()> {
         if self.begin.is_none() && now >= self.schedule.window_start() {
-            self.begin = Some(Mark { cpu: Snapshot::of(&plan.cpu_of)?, at: Instant::now() });
+            self.begin = Some(Mark::now(plan)?);
         } else if self.begin.is_some() && self.end.is_none() && now >= self.schedule.window_end() {
-            self.end = Some(Mark { cpu: Snapshot::of(&plan.cpu_of)?, at: Instant::now() });
+            self.end = Some(Mark::now(plan)?);
         }
         Ok(())
     }
 
-    fn measured(&self, plan: &Plan) -> io::Result<(Duration, Option<Used>)> {
+    fn measured(&self, plan: &Plan) -> io::Result<(Duration, Option<Used>, Vec<Core>)> {
         let (Some(begin), Some(end)) = (&self.begin, &self.end) else {
             return Err(io::Error::other("the run ended before its window"));
         };
         let used = (!plan.cpu_of.is_empty()).then(|| end.cpu.since(&begin.cpu));
-        Ok((end.at - begin.at, used))
+        let cores = end.cores.iter().zip(&begin.cores).map(|(end, begin)| end.since(begin)).collect();
+        Ok((end.at - begin.at, used, cores))
     }
 
     /// Sends every request that is due, as far as there are free connections.
@@ -342,7 +355,7 @@ mod tests {
     const STALL: Duration = Duration::from_millis(200);
 
     fn upstream(faults: Faults) -> Upstream {
-        let manner = Manner { size: 120, delay: Duration::ZERO, stall: STALL, faults };
+        let manner = Manner { size: 120, mix: false, delay: Duration::ZERO, stall: STALL, faults };
         Upstream::start("127.0.0.1:0".parse().unwrap(), 1, &manner, None).unwrap()
     }
 
@@ -356,7 +369,7 @@ mod tests {
             path: "/eth".to_owned(),
             connections,
             rate,
-            size: 120,
+            work: Work::single(120),
             warmup: Duration::ZERO,
             window: Duration::from_millis(300),
             timeout: Duration::from_secs(5),
@@ -364,6 +377,7 @@ mod tests {
             fresh: false,
             resume: false,
             cpu_of: vec![],
+            cores: vec![],
         }
     }
 
@@ -387,10 +401,11 @@ mod tests {
     /// An upstream that speaks TLS, and the plan to ask it.
     fn with_tls(size: usize) -> (Upstream, Plan) {
         let made = certificates::make().unwrap();
-        let manner = Manner { size, delay: Duration::ZERO, stall: STALL, faults: Faults::default() };
+        let manner = Manner { size, mix: false, delay: Duration::ZERO, stall: STALL, faults: Faults::default() };
         let tls = wire::server(made.cert.as_bytes(), made.key.as_bytes()).unwrap();
         let upstream = Upstream::start("127.0.0.1:0".parse().unwrap(), 1, &manner, Some(tls)).unwrap();
-        let plan = Plan { tls_ca: Some(made.ca.into_bytes()), size, ..plan(upstream.addr(), 400, 4) };
+        let plan =
+            Plan { tls_ca: Some(made.ca.into_bytes()), work: Work::single(size), ..plan(upstream.addr(), 400, 4) };
         (upstream, plan)
     }
 
@@ -448,12 +463,32 @@ mod tests {
     #[test]
     fn big_results_are_checked_too() {
         let faults = Faults::default();
-        let manner = Manner { size: 300_000, delay: Duration::ZERO, stall: STALL, faults };
+        let manner = Manner { size: 300_000, mix: false, delay: Duration::ZERO, stall: STALL, faults };
         let upstream = Upstream::start("127.0.0.1:0".parse().unwrap(), 1, &manner, None).unwrap();
-        let report = run(&Plan { size: 300_000, ..plan(upstream.addr(), 100, 4) }).unwrap();
+        let report = run(&Plan { work: Work::single(300_000), ..plan(upstream.addr(), 100, 4) }).unwrap();
         assert_eq!((report.tally.requests, report.tally.ok), (30, 30), "{}", report.line());
-        let report = run(&Plan { size: 300_001, ..plan(upstream.addr(), 100, 4) }).unwrap();
+        let report = run(&Plan { work: Work::single(300_001), ..plan(upstream.addr(), 100, 4) }).unwrap();
         assert_eq!(report.tally.count(Bad::WrongPayload), 30, "{}", report.line());
+    }
+
+    #[test]
+    fn batches_and_mixes_are_answered_and_checked() {
+        for (work, rate) in [
+            (Work { size: 120, batch: 20, mix: false }, 200),
+            (Work { size: 120, batch: 1, mix: true }, 200),
+            (Work { size: 120, batch: 3, mix: true }, 50),
+        ] {
+            let manner =
+                Manner { size: 120, mix: work.mix, delay: Duration::ZERO, stall: STALL, faults: Faults::default() };
+            let upstream = Upstream::start("127.0.0.1:0".parse().unwrap(), 1, &manner, None).unwrap();
+            let report = run(&Plan { work, ..plan(upstream.addr(), rate, 4) }).unwrap();
+            let due = rate * 3 / 10;
+            assert_eq!((report.tally.requests, report.tally.ok), (due, due), "{work:?}: {}", report.json());
+        }
+        let upstream = upstream(once(Fault::WrongPayload, 5));
+        let work = Work { size: 120, batch: 20, mix: false };
+        let report = run(&Plan { work, ..plan(upstream.addr(), 200, 4) }).unwrap();
+        assert_eq!((report.tally.ok, report.tally.count(Bad::WrongPayload)), (59, 1), "{}", report.line());
     }
 
     #[test]
@@ -550,10 +585,11 @@ mod tests {
     #[test]
     fn watched_processes_are_reported() {
         let upstream = upstream(Faults::default());
-        let plan = Plan { cpu_of: vec![std::process::id()], ..plan(upstream.addr(), 1000, 2) };
+        let plan = Plan { cpu_of: vec![std::process::id()], cores: vec![0], ..plan(upstream.addr(), 1000, 2) };
         let report = run(&plan).unwrap();
         let used = report.used.unwrap();
         assert!(used.on_cpu_ns > 0 && used.threads > 1, "{used:?}");
         assert!(report.json().contains("\"us_per_answer\":"));
+        assert!(report.json().contains("\"cores\":[{\"core\":0,\"user\":"), "{}", report.json());
     }
 }

@@ -1,13 +1,18 @@
 //! Arguments and exit code: 0 = all went right, 1 = bad answers, 2 = could not run.
 
+mod batch;
 mod caller;
 mod certificates;
+mod cores;
 mod cpu;
 mod exchange;
 mod faults;
 mod http;
+mod judge;
 mod load;
+mod mixture;
 mod payload;
+mod relay;
 mod reply;
 mod schedule;
 mod served;
@@ -28,8 +33,10 @@ use std::{
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
+    exchange::Work,
     faults::{Fault, Faults},
     load::Plan,
+    relay::Relay,
     reply::Manner,
     upstream::Upstream,
 };
@@ -51,6 +58,15 @@ enum Command {
         #[arg(long)]
         into: PathBuf,
     },
+    /// Carry bytes, understanding nothing: the floor under every proxy; prints the bound address on a line.
+    Relay {
+        /// Where to listen.
+        #[arg(long, default_value = "127.0.0.1:0")]
+        listen: SocketAddr,
+        /// Where the bytes go.
+        #[arg(long)]
+        to: SocketAddr,
+    },
     /// Send requests at a fixed rate and judge every answer; a JSON line goes to stdout, a line for people to stderr.
     Load(LoadArgs),
 }
@@ -63,6 +79,9 @@ struct UpstreamArgs {
     /// Bytes of each result; above 1,024 an array of logs.
     #[arg(long, default_value_t = 120, value_parser = size)]
     size: usize,
+    /// Results as large as the main network's, by method; in place of --size.
+    #[arg(long)]
+    mix: bool,
     /// Microseconds before each answer.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=60_000_000))]
     delay_us: u64,
@@ -115,6 +134,12 @@ struct LoadArgs {
     /// Bytes of each result, as given to the upstream.
     #[arg(long, default_value_t = 120, value_parser = size)]
     size: usize,
+    /// Calls in one request: with more than one, each body is a JSON-RPC batch.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    batch: u64,
+    /// Methods and results as the main network's, to an upstream with --mix; in place of --size.
+    #[arg(long)]
+    mix: bool,
     /// Milliseconds that an answer may take.
     #[arg(long, default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     timeout_ms: u64,
@@ -130,6 +155,9 @@ struct LoadArgs {
     /// Measure the CPU time of these processes in the window.
     #[arg(long, value_delimiter = ',')]
     cpu_of: Vec<u32>,
+    /// Count how these CPUs spend their whole time in the window.
+    #[arg(long, value_delimiter = ',')]
+    cores: Vec<u32>,
 }
 
 fn size(text: &str) -> Result<usize, String> {
@@ -161,6 +189,7 @@ fn main() -> ExitCode {
     let ran = match Cli::parse().command {
         Command::Upstream(args) => serve(args),
         Command::Certificates { into } => certificates::write(&into).map(|()| ExitCode::SUCCESS),
+        Command::Relay { listen, to } => relay(listen, to),
         Command::Load(args) => load(args),
     };
     ran.unwrap_or_else(|error| {
@@ -174,6 +203,7 @@ fn serve(args: UpstreamArgs) -> io::Result<ExitCode> {
     let faults = Faults { rate: args.fault_rate, kinds: args.fault, at: args.fault_at, seed: args.fault_seed };
     let manner = Manner {
         size: args.size,
+        mix: args.mix,
         delay: Duration::from_micros(args.delay_us),
         stall: Duration::from_millis(args.stall_ms),
         faults,
@@ -183,11 +213,23 @@ fn serve(args: UpstreamArgs) -> io::Result<ExitCode> {
         _ => None,
     };
     let upstream = Upstream::start(args.listen, usize::from(args.threads), &manner, tls)?;
-    let mut stdout = io::stdout();
-    writeln!(stdout, "{}", upstream.addr())?;
-    stdout.flush()?;
+    tell(upstream.addr())?;
     upstream.wait()?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn relay(listen: SocketAddr, to: SocketAddr) -> io::Result<ExitCode> {
+    let relay = Relay::new(listen, to)?;
+    tell(relay.addr()?)?;
+    relay.run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says where something listens, for whoever started it.
+fn tell(addr: SocketAddr) -> io::Result<()> {
+    let mut stdout = io::stdout();
+    writeln!(stdout, "{addr}")?;
+    stdout.flush()
 }
 
 fn load(args: LoadArgs) -> io::Result<ExitCode> {
@@ -196,7 +238,7 @@ fn load(args: LoadArgs) -> io::Result<ExitCode> {
         path: args.path,
         connections: usize::from(args.connections),
         rate: args.rate,
-        size: args.size,
+        work: Work { size: args.size, batch: args.batch, mix: args.mix },
         warmup: Duration::from_secs_f64(args.warmup),
         window: Duration::from_secs_f64(args.seconds),
         timeout: Duration::from_millis(args.timeout_ms),
@@ -204,6 +246,7 @@ fn load(args: LoadArgs) -> io::Result<ExitCode> {
         fresh: args.fresh,
         resume: args.resume,
         cpu_of: args.cpu_of,
+        cores: args.cores,
     })?;
     writeln!(io::stdout(), "{}", report.json())?;
     writeln!(io::stderr(), "{}", report.line())?;

@@ -10,6 +10,8 @@ const STRING_SIZE_MAX: usize = 1024;
 pub const SIZE_MIN: usize = 4;
 /// The largest result.
 pub const SIZE_MAX: usize = 64 << 20;
+/// From one stamp of a key's stream to the next.
+const STREAM_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Hex digits in a whole stamp.
 const STAMP_DIGITS: usize = 16;
 
@@ -52,10 +54,29 @@ impl Template {
         let target = &mut out[base..];
         let mut stream = seed;
         for stamp in &self.stamps {
-            stream = stream.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            stream = stream.wrapping_add(STREAM_STEP);
             let digits = hex(mix(stream));
             target[stamp.at..stamp.at + stamp.digits].copy_from_slice(&digits[..stamp.digits]);
         }
+    }
+
+    /// `result` is the one that belongs to `seed`, byte for byte: what [`Template::append`] writes, without writing it.
+    pub fn is(&self, seed: u64, result: &[u8]) -> bool {
+        if result.len() != self.bytes.len() {
+            return false;
+        }
+        let (mut stream, mut at) = (seed, 0);
+        for stamp in &self.stamps {
+            stream = stream.wrapping_add(STREAM_STEP);
+            let end = stamp.at + stamp.digits;
+            if result[at..stamp.at] != self.bytes[at..stamp.at]
+                || result[stamp.at..end] != hex(mix(stream))[..stamp.digits]
+            {
+                return false;
+            }
+            at = end;
+        }
+        result[at..] == self.bytes[at..]
     }
 
     fn text(&mut self, text: &str) {
@@ -168,6 +189,22 @@ mod tests {
         assert_eq!(big.matches(r#""removed":false}"#).count(), logs);
         assert!(big.starts_with("[{") && big.ends_with("}]"));
         assert_eq!(big.matches('"').count() % 2, 0);
+    }
+
+    #[test]
+    fn a_result_is_its_own_and_no_other() {
+        for size in [SIZE_MIN, 20, 119, 120, 1025, 3000] {
+            let (template, own) = (Template::new(size), result(size, b"7"));
+            assert!(template.is(seed(b"7"), &own));
+            assert_eq!(template.is(seed(b"8"), &own), size == SIZE_MIN, "size {size}");
+            assert!(!template.is(seed(b"7"), &own[1..]));
+            assert!(!template.is(seed(b"7"), &[own.as_slice(), b" "].concat()));
+            for at in 0..size {
+                let mut wrong = own.clone();
+                wrong[at] ^= 1;
+                assert!(!template.is(seed(b"7"), &wrong), "size {size}, byte {at}");
+            }
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::{
 
 use hdrhistogram::Histogram;
 
-use crate::{cpu::Used, schedule::Slot, wire::Agreed};
+use crate::{cores::Core, cpu::Used, exchange::Work, schedule::Slot, wire::Agreed};
 
 /// Sent later than this after its due time, a request counts as late: the generator or the target lagged.
 const LATE: Duration = Duration::from_millis(1);
@@ -191,12 +191,14 @@ pub struct Report {
     pub rate: u64,
     /// The connections used.
     pub connections: usize,
-    /// Bytes of a result.
-    pub size: usize,
+    /// What was asked for.
+    pub work: Work,
     /// How long the window really was.
     pub window: Duration,
     /// What the watched processes used in it.
     pub used: Option<Used>,
+    /// How the watched cores spent it.
+    pub cores: Vec<Core>,
 }
 
 impl Report {
@@ -232,13 +234,15 @@ impl Report {
             .map(|why| format!("\"{}\":{}", why.name(), tally.bad[*why as usize]))
             .collect();
         let mut out = format!(
-            "{{\"mode\":\"{}\",\"rate\":{},\"connections\":{},\"size\":{},\"window_s\":{:.6},\"requests\":{},\"ok\":{},\
+            "{{\"mode\":\"{}\",\"rate\":{},\"connections\":{},\"size\":{},\"batch\":{},\"mix\":{},\"window_s\":{:.6},\"requests\":{},\"ok\":{},\
              \"errors\":{{{}}},\"mismatched\":{},\"mismatches\":{{{}}},\"warmup_bad\":{},\"late\":{},\
              \"reconnects\":{},\"window_answers\":{},\"achieved_rate\":{:.1}",
             if self.rate == 0 { "closed" } else { "open" },
             self.rate,
             self.connections,
-            self.size,
+            self.work.size,
+            self.work.batch,
+            self.work.mix,
             self.window.as_secs_f64(),
             tally.requests,
             tally.ok,
@@ -271,6 +275,10 @@ impl Report {
                 used.threads_lost,
                 self.cpu_us().map_or("null".to_owned(), |us| format!("{us:.3}")),
             );
+        }
+        if !self.cores.is_empty() {
+            let cores: Vec<String> = self.cores.iter().map(Core::json).collect();
+            out += &format!(",\"cores\":[{}]", cores.join(","));
         }
         let Handshakes { suites, full, resumed } = &tally.handshakes;
         if !suites.is_empty() {
@@ -375,9 +383,10 @@ mod tests {
             tally,
             rate: 5,
             connections: 1,
-            size: 120,
+            work: Work::single(120),
             window: Duration::from_secs(2),
             used: Some(Used { on_cpu_ns: 9000, ..Used::default() }),
+            cores: vec![],
         };
         let json = report.json();
         assert!(!json.contains('\n'));

@@ -244,14 +244,15 @@ mod tests {
 
     use super::*;
     use crate::{
-        exchange::{Asker, Judge, Judgement},
+        exchange::{Asker, Work},
         faults::{Fault, Faults},
         http::{Framing, head},
+        judge::{Judge, Judgement},
     };
 
     fn manner(size: usize) -> Manner {
         let faults = Faults::default();
-        Manner { size, delay: Duration::ZERO, stall: Duration::from_millis(50), faults }
+        Manner { size, mix: false, delay: Duration::ZERO, stall: Duration::from_millis(50), faults }
     }
 
     fn start(threads: usize, manner: &Manner) -> Upstream {
@@ -267,7 +268,7 @@ mod tests {
 
     fn request(n: u64, size: usize) -> Vec<u8> {
         let mut out = Vec::new();
-        Asker::new("127.0.0.1", "/", size).append(n, &mut out);
+        Asker::new("127.0.0.1", "/", Work::single(size)).append(n, &mut out);
         out
     }
 
@@ -297,7 +298,7 @@ mod tests {
             let mut stream = connect(&upstream);
             let burst: Vec<u8> = (0..40).flat_map(|n| request(n, size)).collect();
             stream.write_all(&burst).unwrap();
-            let (mut buffer, mut judge) = (Vec::new(), Judge::new(size));
+            let (mut buffer, mut judge) = (Vec::new(), Judge::new(Work::single(size)));
             for n in 0..40 {
                 let body = answer(&mut stream, &mut buffer);
                 assert_eq!(judge.judge(n, &body), Judgement::Right, "answer {n} of size {size}");
@@ -310,7 +311,7 @@ mod tests {
     fn a_request_may_come_in_any_two_pieces() {
         let upstream = start(1, &manner(120));
         let mut stream = connect(&upstream);
-        let (mut buffer, mut judge) = (Vec::new(), Judge::new(120));
+        let (mut buffer, mut judge) = (Vec::new(), Judge::new(Work::single(120)));
         for n in 0..request(0, 120).len() as u64 {
             let message = request(n, 120);
             let (one, two) = message.split_at(n as usize);
@@ -328,7 +329,7 @@ mod tests {
             stream.write_all(&[byte]).unwrap();
         }
         let body = answer(&mut stream, &mut Vec::new());
-        assert_eq!(Judge::new(120).judge(6, &body), Judgement::Right);
+        assert_eq!(Judge::new(Work::single(120)).judge(6, &body), Judgement::Right);
     }
 
     #[test]
@@ -346,7 +347,7 @@ mod tests {
     fn connections_are_dealt_to_all_threads() {
         let upstream = start(3, &manner(120));
         let mut streams: Vec<TcpStream> = (0..9).map(|_| connect(&upstream)).collect();
-        let mut judge = Judge::new(120);
+        let mut judge = Judge::new(Work::single(120));
         for round in 0..5 {
             for (index, stream) in streams.iter_mut().enumerate() {
                 let n = round * 100 + index as u64;
@@ -374,7 +375,7 @@ mod tests {
         let mut stream = connect(&upstream);
         let before = Instant::now();
         stream.write_all(&[request(1, 120), request(2, 120)].concat()).unwrap();
-        let (mut buffer, mut judge) = (Vec::new(), Judge::new(120));
+        let (mut buffer, mut judge) = (Vec::new(), Judge::new(Work::single(120)));
         assert_eq!(judge.judge(1, &answer(&mut stream, &mut buffer)), Judgement::Right);
         assert!(before.elapsed() >= Duration::from_millis(50));
         assert_eq!(judge.judge(2, &answer(&mut stream, &mut buffer)), Judgement::Right);
