@@ -32,25 +32,11 @@ use std::io::{self, Write};
 const COUNTED: u32 = 1_000;
 const COUNTED_LONG: u32 = 50;
 
+/// A Gateway of three Routes; Endpoints are added to it.
 const CONFIG: &str = r#"
 [server]
 listen = ["127.0.0.1:0"]
 admin = "127.0.0.1:0"
-[[endpoint]]
-id = "a"
-chain = "ethereum"
-network = "mainnet"
-url = "http://127.0.0.1:18545/"
-[[endpoint]]
-id = "b"
-chain = "ethereum"
-network = "mainnet"
-url = "http://127.0.0.1:18546/"
-[[endpoint]]
-id = "c"
-chain = "ethereum"
-network = "mainnet"
-url = "http://127.0.0.1:18547/"
 [[gateway]]
 id = "eth"
 path = "/eth"
@@ -58,13 +44,24 @@ chain = "ethereum"
 network = "mainnet"
 [[gateway.route]]
 id = "default"
-targets = ["a", "b"]
+targets = ["n0", "n1"]
 [[gateway.route]]
 id = "shares"
 methods = ["eth_getLogs"]
 strategy = "weighted"
-targets = [{ endpoint = "a", weight = 5 }, { endpoint = "b", weight = 3 }, { endpoint = "c", weight = 2 }]
+targets = [{ endpoint = "n0", weight = 5 }, { endpoint = "n1", weight = 3 }, { endpoint = "n2", weight = 2 }]
+[[gateway.route]]
+id = "many"
+methods = ["eth_getBlockByNumber"]
+targets = [ALL]
+[[gateway.route]]
+id = "many-shares"
+methods = ["eth_getBlockByHash"]
+strategy = "weighted"
+targets = [ALL]
 "#;
+/// As many Endpoints as a Route may have.
+const ENDPOINTS: usize = 100;
 const PARAMS: &str = r#"[{"to":"0xdac17f958d2ee523a2206206994597c13d831ec7","data":"0x70a082310000000000000000000000006e0d01a76c3cf4288372a29124a26d4353ee51be"},"latest"]"#;
 const ID: u64 = 1_000_083;
 const NOW_NS: Nanos = 3_600 * SECOND;
@@ -95,7 +92,14 @@ struct Setting {
 
 impl Setting {
     fn new() -> Setting {
-        let snapshot = ringway::config::resolve::resolve(CONFIG, &|_| None).snapshot.expect("a valid file");
+        let all: Vec<String> = (0..ENDPOINTS).map(|at| format!("\"n{at}\"")).collect();
+        let mut config = CONFIG.replace("ALL", &all.join(", "));
+        for at in 0..ENDPOINTS {
+            let place = "chain = \"ethereum\"\nnetwork = \"mainnet\"";
+            let _ =
+                write!(config, "[[endpoint]]\nid = \"n{at}\"\n{place}\nurl = \"http://127.0.0.1:{}/\"\n", 18_000 + at);
+        }
+        let snapshot = ringway::config::resolve::resolve(&config, &|_| None).snapshot.expect("a valid file");
         let known = keeper::without_asking(&snapshot);
         let live = Live::new(snapshot, known, 1, None);
         let body = format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"eth_call","params":{PARAMS}}}"#).into_bytes();
@@ -194,9 +198,10 @@ fn decisions(setting: &'static Setting) -> Vec<Stage> {
         (&gateway.routes[usize::from(planned.route.0)], planned.class, planned.method)
     };
     let (route, class, method) = route_of("eth_call");
-    let (shares, _, _) = route_of("eth_getLogs");
-    assert!(route.targets.len() == 2 && shares.targets.len() == 3, "the Routes of the configuration");
-    let mut draw = 0u64;
+    let [shares, many, many_shares] =
+        ["eth_getLogs", "eth_getBlockByNumber", "eth_getBlockByHash"].map(|name| route_of(name).0);
+    let targets = [route, shares, many, many_shares].map(|route| route.targets.len());
+    assert_eq!(targets, [2, 3, ENDPOINTS, ENDPOINTS], "the Routes of the configuration");
     let cells = (&setting.live.counters.endpoints[0][0], &setting.live.counters.routes[0][0][0]);
     vec![
         stage("admit", move || {
@@ -210,11 +215,9 @@ fn decisions(setting: &'static Setting) -> Vec<Stage> {
             found == method && planned.is_ok_and(|planned| planned.class == class)
         }),
         stage("pick", move || first(black_box(route), setting, class) == Some(A)),
-        stage("pick-weighted", move || {
-            // A walk over all draws: which target it is decides what it costs.
-            draw = draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            black_box(weighted(black_box(shares), shares.eligible, draw)).is_some_and(|at| at < 3)
-        }),
+        stage("pick-100", move || first(black_box(many), setting, class) == Some(A)),
+        by_weight("pick-weighted", shares),
+        by_weight("pick-weighted-100", many_shares),
         stage("machine", move || {
             let mut machine = CallMachine::new(black_box(route), class, false, None);
             let action = machine.next(route, board, NOW_NS, &mut || 7);
@@ -234,6 +237,16 @@ fn decisions(setting: &'static Setting) -> Vec<Stage> {
             true
         }),
     ]
+}
+
+/// The first choice of a weighted Route. The draws walk over all targets: which one it is decides what it costs.
+fn by_weight(name: &'static str, route: &'static Route) -> Stage {
+    let mut draw = 0u64;
+    stage(name, move || {
+        draw = draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let chosen = black_box(weighted(black_box(route), route.eligible, draw));
+        chosen.is_some_and(|at| usize::from(at) < route.targets.len())
+    })
 }
 
 /// Where a Call goes first.
