@@ -4,18 +4,15 @@
 //! round times all of them, so that ratios are taken between neighbours; told are medians, and in brackets least and
 //! most. simd-json rewrites its input, so each of its runs begins with a copy; its buffers and tape are used again.
 
+mod stopwatch;
+
 use ringway::wire::json::validate;
 use ringway::wire::jsonrpc::{Checked, check, parse, request_len, write_request};
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::value::RawValue;
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::io::{self, Write};
-
-/// Rounds for each text.
-const ROUNDS: usize = 25;
-/// CPU time that one figure of a round is measured over.
-const SPAN_NS: f64 = 2e6;
+use stopwatch::{ROUNDS, many, mean, repeats, spread};
 
 fn main() -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -85,41 +82,21 @@ fn small(out: &mut impl Write) -> io::Result<()> {
     let params = &request[49..request.len() - 1];
     let mut buffer = Vec::with_capacity(1024);
     for (name, time) in [
-        ("parse of an eth_call", many(|| parse(black_box(request), 100).is_ok())),
-        ("check of its answer", many(|| matches!(check(black_box(answer), 83), Checked::Result(_)))),
+        ("parse of an eth_call", many(&mut || parse(black_box(request), 100).is_ok()).0),
+        ("check of its answer", many(&mut || matches!(check(black_box(answer), 83), Checked::Result(_))).0),
         (
             "writing it again",
-            many(|| {
+            many(&mut || {
                 buffer.clear();
                 write_request(&mut buffer, Some(83), "eth_call", Some(black_box(params)));
                 buffer.len() == request_len(Some(83), "eth_call", Some(params))
-            }),
+            })
+            .0,
         ),
     ] {
         writeln!(out, "- {name}: {time:.1} ns")?;
     }
     Ok(())
-}
-
-/// CPU time of this thread so far, in ns.
-fn cpu_ns() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
-}
-
-/// CPU time of `count` runs, in ns for each.
-fn mean(run: &mut dyn FnMut() -> bool, count: u32) -> f64 {
-    let start = cpu_ns();
-    for _ in 0..count {
-        assert!(black_box(run()));
-    }
-    (cpu_ns() - start) / f64::from(count)
-}
-
-/// How many runs fill the span of one figure.
-fn repeats(run: &mut dyn FnMut() -> bool) -> u32 {
-    mean(run, 3);
-    (SPAN_NS / mean(run, 10)).clamp(1.0, 1e6) as u32
 }
 
 fn timed(runs: &mut [&mut dyn FnMut() -> bool; 4], counts: [u32; 4]) -> [f64; 4] {
@@ -128,18 +105,6 @@ fn timed(runs: &mut [&mut dyn FnMut() -> bool; 4], counts: [u32; 4]) -> [f64; 4]
         *time = mean(run, count);
     }
     times
-}
-
-/// The middle, the least and the most.
-fn spread(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    (values[values.len() / 2], values[0], values[values.len() - 1])
-}
-
-fn many(mut run: impl FnMut() -> bool) -> f64 {
-    let count = repeats(&mut run);
-    spread((0..ROUNDS).map(|_| mean(&mut run, count))).0
 }
 
 /// An answer of `eth_getLogs` of about `size` bytes; `space` stands after each comma and brace.

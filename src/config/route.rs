@@ -5,7 +5,7 @@ use super::fault::Faults;
 use super::file::{TypedTarget, View};
 use super::gateway::Context;
 use super::server::attempts;
-use crate::logic::snapshot::{Protocol, Route, Strategy, TARGETS_MAX, Target};
+use crate::logic::snapshot::{Protocol, Route, Strategy, TARGETS_MAX, Target, shares};
 use crate::logic::units::{SECOND, show_duration};
 use std::collections::HashMap;
 
@@ -55,6 +55,7 @@ pub(super) fn route(
         id: view.name("id").unwrap_or_default().into(),
         methods: view.texts("methods").into_iter().map(|method| method.text.into()).collect(),
         strategy,
+        shares: shares(&targets, eligible),
         targets,
         eligible,
         max_attempts,

@@ -380,10 +380,19 @@ impl CallMachine {
 /// One of the set bits at random by relative weight; removal renormalises by itself, because only the
 /// remaining weights are summed. `P(i) = w_i / Σw` to within 2^-46.
 pub fn weighted(route: &Route, remaining: u128, draw: u64) -> Option<u8> {
+    // The high half of draw × total is uniform over 0..total: no division, and no bias that anybody could measure.
+    let below = |total: u64| ((u128::from(draw) * u128::from(total)) >> 64) as u64;
+    // Of most Calls this is the only choice: many targets must not make it dear.
+    if remaining == route.eligible
+        && let Some(total) = route.shares.last()
+    {
+        let drawn = below(u64::from(*total));
+        let at = route.shares.partition_point(|up_to| u64::from(*up_to) <= drawn);
+        return u8::try_from(at).ok().filter(|_| at < route.shares.len());
+    }
     let weights = || Bits(remaining).map(|at| (at, u64::from(route.targets[usize::from(at)].weight)));
     let total: u64 = weights().map(|(_, weight)| weight).sum();
-    // The high half of draw × total is uniform over 0..total: no division, and no bias that anybody could measure.
-    let mut left = ((u128::from(draw) * u128::from(total)) >> 64) as u64;
+    let mut left = below(total);
     for (at, weight) in weights() {
         if left < weight {
             return Some(at);
@@ -412,7 +421,7 @@ impl Iterator for Bits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logic::snapshot::Target;
+    use crate::logic::snapshot::{Target, shares};
     use crate::logic::units::{MS, SECOND};
 
     struct Board(Vec<Admission>);
@@ -430,6 +439,7 @@ mod tests {
             methods: vec![],
             strategy,
             eligible: (1u128 << targets.len()) - 1,
+            shares: shares(&targets, u128::MAX),
             targets,
             max_attempts: 3,
             attempt_timeout_ns: 10 * SECOND,
@@ -632,6 +642,25 @@ mod tests {
         assert_eq!(share(0b101), [750, 0, 250]);
         assert_eq!(share(0b100), [0, 0, 1_000]);
         assert_eq!(weighted(&route, 0b010, 7), None);
+    }
+
+    #[test]
+    fn a_choice_that_is_looked_up_is_the_one_that_is_counted_out() {
+        for weights in [vec![1], vec![3, 0, 1], vec![0, 0, 5, 0], vec![0, 0], vec![1_000; 100], (0..100).collect()] {
+            let all = route(Strategy::Weighted, &weights);
+            let known = Route { shares: shares(&all.targets, all.eligible), ..all.clone() };
+            let unknown = Route { shares: [].into(), ..all };
+            for step in 0..5_000u64 {
+                let draw = step.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                assert_eq!(weighted(&known, known.eligible, draw), weighted(&unknown, unknown.eligible, draw));
+            }
+            assert_eq!(weighted(&known, known.eligible, u64::MAX), weighted(&unknown, unknown.eligible, u64::MAX));
+        }
+        let mut some = route(Strategy::Weighted, &[5, 1, 1]);
+        some.eligible = 0b110;
+        some.shares = shares(&some.targets, some.eligible);
+        assert_eq!(*some.shares, [0, 1, 2]);
+        assert_eq!((weighted(&some, 0b110, 0), weighted(&some, 0b110, u64::MAX)), (Some(1), Some(2)));
     }
 
     #[test]

@@ -365,12 +365,25 @@ pub struct Route {
     /// Bit i is set if target i passes the candidate filter (enabled; same chain, network and protocol;
     /// weighted: weight over 0).
     pub eligible: u128,
+    /// From [`shares`]: who is first chosen by weight is looked up here.
+    pub shares: Box<[u32]>,
     /// The effective bound: the lower of the Route's and the deployment's.
     pub max_attempts: u8,
     /// One attempt, from its start to the last response byte.
     pub attempt_timeout_ns: Nanos,
     /// Version of the Route.
     pub version: u64,
+}
+
+/// For each target the weights of the eligible ones up to it, in sum.
+pub fn shares(targets: &[Target], eligible: u128) -> Box<[u32]> {
+    let mut sum = 0u32;
+    let up_to = |(at, target): (usize, &Target)| {
+        let counts = at < TARGETS_MAX && eligible >> at & 1 == 1;
+        sum = sum.saturating_add(if counts { u32::from(target.weight) } else { 0 });
+        sum
+    };
+    targets.iter().enumerate().map(up_to).collect()
 }
 
 /// A public entry point.
@@ -452,6 +465,7 @@ pub(super) mod tests {
             strategy: Strategy::Priority,
             targets: vec![target(0), target(1)],
             eligible: 0b11,
+            shares: [1, 2].into(),
             max_attempts: 3,
             attempt_timeout_ns: 10 * SECOND,
             version: 1,

@@ -4,7 +4,7 @@ use super::harness::{ClosedPort, Gateway, Setup, Upstream, call_body};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use ringway::logic::failover::weighted;
-use ringway::logic::snapshot::{EndpointIx, Route, Strategy, Target};
+use ringway::logic::snapshot::{EndpointIx, Route, Strategy, Target, shares};
 
 /// Draws over sockets.
 const DRAWS: usize = 100_000;
@@ -119,12 +119,14 @@ fn a_failed_draw_is_drawn_again_among_the_others() {
 fn a_million_draws_of_the_choice_itself() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(0x0052_494e_4757_4159);
     for weights in [vec![1, 1], vec![3, 1], vec![1000, 1, 10], vec![5, 0, 4, 3], vec![1, 2, 3, 4, 5]] {
-        let targets = weights.iter().zip(0..).map(|(weight, at)| Target { endpoint: EndpointIx(at), weight: *weight });
+        let target = |(weight, at): (&u16, u16)| Target { endpoint: EndpointIx(at), weight: *weight };
+        let targets: Vec<Target> = weights.iter().zip(0..).map(target).collect();
         let route = Route {
             id: "r".into(),
             methods: vec![],
             strategy: Strategy::Weighted,
-            targets: targets.collect(),
+            shares: shares(&targets, u128::MAX),
+            targets,
             eligible: (1 << weights.len()) - 1,
             max_attempts: 3,
             attempt_timeout_ns: 1,

@@ -5,7 +5,7 @@ use crate::simulation::random::Random;
 use ringway::logic::call::Class;
 use ringway::logic::limiter::Rate;
 use ringway::logic::methods::Family;
-use ringway::logic::snapshot::{CircuitRule, EndpointIx, Protocol, Route, Strategy, Target};
+use ringway::logic::snapshot::{CircuitRule, EndpointIx, Protocol, Route, Strategy, Target, shares};
 use ringway::logic::units::{MS, Nanos, SECOND};
 
 pub struct Scene {
@@ -114,6 +114,7 @@ fn road(random: &mut Random, endpoints: usize) -> Road {
         id: "road".into(),
         methods: Vec::new(),
         strategy,
+        shares: shares(&targets, eligible),
         targets,
         eligible,
         max_attempts: random.between(1, 10) as u8,
@@ -131,6 +132,7 @@ fn lane(endpoint: usize, endpoints: usize, attempt_timeout_ns: Nanos) -> Road {
         strategy: Strategy::Priority,
         targets: vec![Target { endpoint: EndpointIx(endpoint as u16), weight: 1 }],
         eligible: 1,
+        shares: [1].into(),
         max_attempts: 1,
         attempt_timeout_ns,
         version: 1,
