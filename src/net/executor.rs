@@ -175,10 +175,14 @@ mod tests {
             *waker.borrow_mut() = Some(context.waker().clone());
             if polls == 2 { Poll::Ready(()) } else { Poll::Pending }
         });
-        run(main, || {}, |may_wait| {
-            seen.borrow_mut().push(may_wait);
-            waker.borrow().as_ref().unwrap().wake_by_ref();
-        });
+        run(
+            main,
+            || {},
+            |may_wait| {
+                seen.borrow_mut().push(may_wait);
+                waker.borrow().as_ref().unwrap().wake_by_ref();
+            },
+        );
         assert_eq!(*seen.borrow(), [true]);
     }
 

@@ -4,8 +4,6 @@
 //! already succeeded, each wait set a timer of its own, each look at a pooled connection was a system call, and a read
 //! that was dropped lost its bytes. What was measured stands in `perf/tried.md`.
 
-#![allow(clippy::disallowed_methods)] // this is the place that the other rooms are sent to
-
 use crate::logic::units::Nanos;
 use crate::net::epoll::Epoll;
 use crate::net::executor;

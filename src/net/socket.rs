@@ -7,8 +7,8 @@ use crate::net::uring::Uring;
 use socket2::SockRef;
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::fd::AsRawFd;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
@@ -121,7 +121,9 @@ impl Socket {
         loop {
             match call(&SockRef::from(&self.fd)) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINPROGRESS | libc::EALREADY)) => {
+                Err(error)
+                    if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINPROGRESS | libc::EALREADY)) =>
+                {
                     let place = if writes { &self.writer } else { &self.reader };
                     *place.borrow_mut() = Some(context.waker().clone());
                     return None;

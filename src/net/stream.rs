@@ -504,8 +504,8 @@ mod tests {
     use crate::net::ring::{Ring, spawn, tick};
     use crate::net::watch::{REVISIT_NS, hurry_readers};
     use std::cell::Cell;
-    use std::time::Duration;
     use std::io::{Read, Write};
+    use std::time::Duration;
 
     /// Runs a test on both drivers, with deadlines looked after.
     fn on_both<F: Future<Output = ()> + 'static>(test: impl Fn() -> F) {

@@ -87,7 +87,8 @@ impl Uring {
     /// Begins to read into the spare capacity of `bytes`.
     pub fn read(&mut self, socket: &Rc<Socket>, mut bytes: Vec<u8>) -> usize {
         let spare = bytes.spare_capacity_mut();
-        let entry = opcode::Recv::new(fd(socket), spare.as_mut_ptr().cast(), length(spare.len())).ioprio(self.reads).build();
+        let entry =
+            opcode::Recv::new(fd(socket), spare.as_mut_ptr().cast(), length(spare.len())).ioprio(self.reads).build();
         self.begin(socket, Held::Room(bytes), entry, State::Begun(None))
     }
 
