@@ -16,13 +16,15 @@ pub struct Epoll {
     fd: OwnedFd,
     events: Vec<epoll::Event>,
     sockets: Slab<Weak<Socket>>,
+    /// Room for the sockets of one turn, when it is not in use.
+    room: Vec<Rc<Socket>>,
 }
 
 impl Epoll {
     /// With nothing to look after.
     pub fn new() -> io::Result<Epoll> {
         let fd = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Epoll { fd, events: Vec::with_capacity(EVENTS), sockets: Slab::new() })
+        Ok(Epoll { fd, events: Vec::with_capacity(EVENTS), sockets: Slab::new(), room: Vec::new() })
     }
 
     /// Looks after a socket until it is forgotten. Told once per change, so each call is tried before it is waited for.
@@ -42,17 +44,26 @@ impl Epoll {
         self.sockets.try_remove(number);
     }
 
-    /// The sockets with news. With `wait`: waits for news, or for `wake_ns`.
-    pub fn turn(&mut self, wait: bool, wake_ns: Option<Nanos>, now_ns: Nanos) -> Vec<Rc<Socket>> {
-        let left = |wake_ns: Nanos| {
-            let left_ns = wake_ns.saturating_sub(now_ns);
-            Timespec { tv_sec: (left_ns / 1_000_000_000) as i64, tv_nsec: (left_ns % 1_000_000_000) as i64 }
+    /// The sockets with news, in a list that is to be [kept](Epoll::keep). With `wait`: waits for news, or for `wake_ns`.
+    pub fn turn(&mut self, wait: bool, wake_ns: Option<Nanos>, now: fn() -> Nanos) -> Vec<Rc<Socket>> {
+        let lasting = |left_ns: Nanos| Timespec {
+            tv_sec: (left_ns / 1_000_000_000) as i64,
+            tv_nsec: (left_ns % 1_000_000_000) as i64,
         };
-        let timeout = if wait { wake_ns.map(left) } else { Some(left(0)) };
+        let timeout =
+            if wait { wake_ns.map(|wake_ns| lasting(wake_ns.saturating_sub(now()))) } else { Some(lasting(0)) };
         self.events.clear();
         // Interrupted by a signal: the next turn tries again.
         let _ = epoll::wait(&self.fd, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref());
         let told = |event: &epoll::Event| self.sockets.get(event.data.u64() as usize).and_then(Weak::upgrade);
-        self.events.iter().filter_map(told).collect()
+        let mut news = std::mem::take(&mut self.room);
+        news.extend(self.events.iter().filter_map(told));
+        news
+    }
+
+    /// Takes the list of a turn back for the next one.
+    pub fn keep(&mut self, mut news: Vec<Rc<Socket>>) {
+        news.clear();
+        self.room = news;
     }
 }

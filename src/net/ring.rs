@@ -103,12 +103,12 @@ impl Ring {
 /// One turn of input, output and time.
 fn turn(may_wait: bool) {
     let wake_ns = sleepers::next_ns();
-    let now_ns = read_clock();
     if socket::is_uring() {
-        with_uring(|uring| uring.turn(may_wait, wake_ns, now_ns));
-    } else {
-        let news = with_epoll(|epoll| epoll.turn(may_wait, wake_ns, now_ns)).unwrap_or_default();
+        with_uring(|uring| uring.turn(may_wait, wake_ns, read_clock));
+    } else if let Some(news) = with_epoll(|epoll| epoll.turn(may_wait, wake_ns, read_clock)) {
+        // Outside of the driver: who is woken may come back to it.
         news.iter().for_each(|socket| socket.wake());
+        with_epoll(|epoll| epoll.keep(news));
     }
     if wake_ns.is_some() {
         sleepers::wake_due(read_clock());

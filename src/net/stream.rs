@@ -415,7 +415,9 @@ async fn connected(socket: &Rc<Socket>, address: SocketAddr) -> io::Result<()> {
                 return Err(error);
             }
             match socket.peer_addr() {
-                Err(error) if error.kind() == io::ErrorKind::NotConnected => Err(io::ErrorKind::WouldBlock.into()),
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+                    Err(io::Error::from_raw_os_error(libc::EINPROGRESS))
+                }
                 known => known.map(|_| ()),
             }
         });

@@ -186,9 +186,9 @@ impl Uring {
     }
 
     /// Submits what was begun, and takes what has ended. With `wait`: waits for something to end, or for `wake_ns`.
-    pub fn turn(&mut self, wait: bool, wake_ns: Option<Nanos>, now_ns: Nanos) {
+    pub fn turn(&mut self, wait: bool, wake_ns: Option<Nanos>, now: fn() -> Nanos) {
         if let Some(wake_ns) = wake_ns.filter(|_| wait) {
-            self.wake_at(wake_ns, now_ns);
+            self.wake_at(wake_ns, now);
         }
         let submitted = self.ring.submission().len();
         let wanted = if wait { self.at_once + 1 } else { 0 };
@@ -203,11 +203,11 @@ impl Uring {
     }
 
     /// One timeout serves all turns until it fires: a wait of its own in each turn would set a timer each time.
-    fn wake_at(&mut self, wake_ns: Nanos, now_ns: Nanos) {
+    fn wake_at(&mut self, wake_ns: Nanos, now: fn() -> Nanos) {
         if self.timeout_ns <= wake_ns {
             return;
         }
-        let left_ns = wake_ns.saturating_sub(now_ns);
+        let left_ns = wake_ns.saturating_sub(now());
         *self.timespec = Timespec::new().sec(left_ns / 1_000_000_000).nsec((left_ns % 1_000_000_000) as u32);
         let entry = opcode::Timeout::new(&raw const *self.timespec).build().user_data(OF_TIMEOUT);
         // The kernel reads the timespec when the entry is submitted, which the turn does before it is changed again.
