@@ -64,6 +64,7 @@ pub mod wire {
     pub mod http1;
     pub mod http1_chunked;
     pub mod http1_glimpse;
+    mod http1_lines;
     pub mod http1_request;
     pub mod http1_response;
     pub mod http1_target;
