@@ -9,6 +9,7 @@ use super::json::{self, JsonError, Members};
 use super::json_text::{self, CodePoints};
 use crate::logic::call::{Call, Id};
 use crate::logic::fault::{Fault, Invalid};
+use std::borrow::Cow;
 
 /// Nesting that a request may have, the envelope and the batch around it included.
 pub const REQUEST_DEPTH_MAX: usize = 128;
@@ -260,7 +261,7 @@ impl<'a> Envelope<'a> {
         }
         let method = match self.method {
             None => Err(Invalid::NoMethod),
-            Some([b'"', raw @ .., b'"']) => json_text::unescape(raw).ok_or(Invalid::MethodNotAString),
+            Some([b'"', raw @ .., b'"']) => method(raw).ok_or(Invalid::MethodNotAString),
             Some(_) => Err(Invalid::MethodNotAString),
         };
         match method {
@@ -270,13 +271,22 @@ impl<'a> Envelope<'a> {
     }
 }
 
+/// The decoded name of a method.
+#[inline(always)]
+fn method(raw: &[u8]) -> Option<Cow<'_, str>> {
+    // Names are short: a look at each byte costs less than setting out with vectors.
+    if raw.len() <= 32 && !raw.contains(&b'\\') {
+        return std::str::from_utf8(raw).ok().map(Cow::Borrowed);
+    }
+    json_text::unescape(raw)
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
     use crate::wire::json::tests::{edited, edits, json_text};
     use proptest::prelude::*;
     use serde_json::value::RawValue;
-    use std::borrow::Cow;
 
     fn single(body: &str) -> Result<Call<'_>, Refused<'_>> {
         match parse(body.as_bytes(), 10) {
