@@ -3,7 +3,7 @@
 //! One rule everywhere (RFC 9112, 9110): whatever two parsers could read in two ways is refused, never
 //! repaired.
 
-use super::http1_lines::{Field, is_graphic};
+use super::http1_lines::{Field, is_graphic, short_text};
 use crate::logic::fault::HttpFault;
 
 /// The most header fields a head can have, whatever the limits say.
@@ -276,7 +276,7 @@ pub(super) const fn is_value_char(byte: u8) -> bool {
 
 /// The value as text if it is all visible ASCII.
 pub(super) fn visible(value: &[u8]) -> Option<&str> {
-    if is_graphic(value) { std::str::from_utf8(value).ok() } else { None }
+    if is_graphic(value) { short_text(value) } else { None }
 }
 
 #[cfg(test)]

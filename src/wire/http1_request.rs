@@ -1,7 +1,7 @@
 //! Request heads from clients: what is asked, how the body is framed, and the few fields that matter here.
 
 use super::http1::{BadHttp, Coding, Declared, FramingFields, HeadLimits, head_end, is_tchar, trim, visible};
-use super::http1_lines::{Field, Lines, Step, is_graphic, token_len};
+use super::http1_lines::{Field, Lines, Step, is_graphic, short_text, token_len};
 use super::http1_target::{is_host, read_target};
 use crate::logic::fault::HttpFault;
 
@@ -208,11 +208,16 @@ fn request_line(line: &[u8]) -> Result<RequestLine<'_>, BadHttp> {
         Some((method @ [_, ..], [b' ', rest @ ..])) => (method, rest),
         _ => return Err(BadHttp::StartLine),
     };
-    match rest.split_last_chunk() {
-        Some((target @ [_, ..], b" HTTP/1.1")) if is_graphic(target) => Ok((method, target, true)),
-        Some((target @ [_, ..], b" HTTP/1.0")) if is_graphic(target) => Ok((method, target, false)),
-        _ => odd_request_line(method, rest),
+    if let Some((target @ [_, ..], version)) = rest.split_last_chunk()
+        && is_graphic(target)
+    {
+        if version == b" HTTP/1.1" {
+            return Ok((method, target, true));
+        } else if version == b" HTTP/1.0" {
+            return Ok((method, target, false));
+        }
     }
+    odd_request_line(method, rest)
 }
 
 /// Another version is well-formed and not ours; a target outside ASCII is judged with the other targets.
@@ -289,8 +294,8 @@ impl<'b> Gathered<'b> {
         if self.host.is_some() {
             return Err(HttpFault::BadRequest("a second Host"));
         }
-        match std::str::from_utf8(value) {
-            Ok(host) if is_host(value) => self.host = Some(host),
+        match short_text(value) {
+            Some(host) if is_host(value) => self.host = Some(host),
             _ => return Err(HttpFault::BadRequest("malformed Host")),
         }
         Ok(())

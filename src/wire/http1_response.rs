@@ -52,7 +52,7 @@ pub struct ResponseHead {
 pub fn response_head(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<Option<ResponseHead>, BadHttp> {
     const START: &[u8] = b"HTTP/";
     // Before the end is searched: garbage needs no waiting.
-    if buf.iter().zip(START).any(|(byte, wanted)| byte != wanted) {
+    if !buf.starts_with(START) && !START.starts_with(buf) {
         return Err(BadHttp::StartLine);
     }
     let whole = match scanned {
@@ -106,11 +106,11 @@ pub fn response_head(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<
 
 /// The status, as yet of any size, and whether it is HTTP/1.1.
 fn status_line(line: Line<'_>) -> Result<(u16, bool), BadHttp> {
-    let (http11, rest) = match line.text.split_first_chunk() {
-        Some((b"HTTP/1.1 ", rest)) => (true, rest),
-        Some((b"HTTP/1.0 ", rest)) => (false, rest),
-        _ => return Err(BadHttp::Version),
-    };
+    let (version, rest) = line.text.split_first_chunk().ok_or(BadHttp::Version)?;
+    let http11 = version == b"HTTP/1.1 ";
+    if !http11 && version != b"HTTP/1.0 " {
+        return Err(BadHttp::Version);
+    }
     match rest {
         [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', end @ ..]
             if !line.control && matches!(end, [] | [b' ', ..]) =>

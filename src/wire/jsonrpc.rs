@@ -5,6 +5,7 @@
 pub use super::jsonrpc_check::{BadAnswer, Checked, check};
 pub use super::jsonrpc_write::{answer_prefix_len, request_len, write_answer_prefix, write_fault, write_request};
 
+use super::http1_lines::short_text;
 use super::json::{self, JsonError, Members};
 use super::json_text::{self, CodePoints};
 use crate::logic::call::{Call, Id};
@@ -274,9 +275,9 @@ impl<'a> Envelope<'a> {
 /// The decoded name of a method.
 #[inline(always)]
 fn method(raw: &[u8]) -> Option<Cow<'_, str>> {
-    // Names are short: a look at each byte costs less than setting out with vectors.
-    if raw.len() <= 32 && !raw.contains(&b'\\') {
-        return std::str::from_utf8(raw).ok().map(Cow::Borrowed);
+    // Names are short: a look at each byte costs less than setting out for a long text.
+    if raw.len() <= 32 && raw.iter().all(|&byte| byte != b'\\') {
+        return short_text(raw).map(Cow::Borrowed);
     }
     json_text::unescape(raw)
 }
