@@ -75,6 +75,7 @@ pub mod wire {
     pub mod json_text;
     pub mod jsonrpc;
     pub mod jsonrpc_check;
+    mod jsonrpc_members;
     pub mod jsonrpc_write;
     pub mod params;
     pub mod proxy;

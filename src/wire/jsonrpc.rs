@@ -6,8 +6,9 @@ pub use super::jsonrpc_check::{BadAnswer, Checked, check};
 pub use super::jsonrpc_write::{answer_prefix_len, request_len, write_answer_prefix, write_fault, write_request};
 
 use super::http1_lines::short_text;
-use super::json::{self, JsonError, Members};
+use super::json::{self, JsonError};
 use super::json_text::{self, CodePoints};
+use super::jsonrpc_members::Members;
 use crate::logic::call::{Call, Id};
 use crate::logic::fault::{Fault, Invalid};
 use std::borrow::Cow;
@@ -169,7 +170,7 @@ fn read_call(body: &[u8], at: usize, depth_max: usize) -> MemberRead<'_> {
     let mut members = Members::new(body, at);
     let mut envelope = Envelope::default();
     while let Some(name) = members.next_name()? {
-        let name = Name::of(body.get(name).unwrap_or_default());
+        let name = Name::of(name);
         let value = members.skip(depth_max)?;
         envelope.note(name, body.get(value).unwrap_or_default());
     }

@@ -1,8 +1,9 @@
 //! May this answer go to the caller? The response check: one pass, nothing copied, nothing allocated.
 
-use super::json::{self, JsonError, Members};
+use super::json::{self, JsonError};
 use super::json_text;
 use super::jsonrpc::text_start;
+use super::jsonrpc_members::Members;
 use crate::logic::call::safe_integer;
 use std::ops::Range;
 
@@ -111,7 +112,7 @@ fn read_answer(body: &[u8]) -> Result<Answer, BadAnswer> {
     let mut answer = Answer::default();
     let mut members = Members::new(body, start + 1);
     while let Some(name) = members.next_name()? {
-        let place = match Name::of(body.get(name).unwrap_or_default()) {
+        let place = match Name::of(name) {
             Name::Result => &mut answer.result,
             Name::Id => &mut answer.id,
             Name::Error => {
@@ -191,7 +192,7 @@ fn read_error(body: &[u8], members: &mut Members<'_>, code: &mut Option<i64>) ->
     let mut codes = 0u32;
     while let Some(name) = inner.next_name()? {
         let value = inner.skip(RESPONSE_DEPTH_MAX - 2)?;
-        if json_text::says(body.get(name).unwrap_or_default(), b"code") {
+        if json_text::says(name, b"code") {
             codes = codes.saturating_add(1);
             *code = plain_integer(body.get(value).unwrap_or_default());
         }
