@@ -64,6 +64,7 @@ pub mod wire {
     pub mod http1;
     pub mod http1_chunked;
     pub mod http1_glimpse;
+    mod http1_lines;
     pub mod http1_request;
     pub mod http1_response;
     pub mod http1_target;
@@ -74,6 +75,7 @@ pub mod wire {
     pub mod json_text;
     pub mod jsonrpc;
     pub mod jsonrpc_check;
+    mod jsonrpc_members;
     pub mod jsonrpc_write;
     pub mod params;
     pub mod proxy;

@@ -2,10 +2,9 @@
 
 use super::call::Class;
 use super::fault::{Fault, Unavailable};
-use super::methods::{MethodId, Table};
+use super::methods::{ByName, MethodId, Table};
 use super::snapshot::{Admittance, Gateway, GatewayIx, Protocol, RouteIx, Surface};
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 /// Namespaces that are closed unless `expose` names them: they administrate a node, or rewrite a development chain.
 pub const CLOSED_NAMESPACES: [&str; 9] =
@@ -41,7 +40,7 @@ pub fn plan(gateway: &Gateway, table: &Table, name: &str) -> (MethodId, Result<P
 #[derive(Debug, Default)]
 pub struct Entrances {
     /// JSON-RPC: on one path each.
-    exact: HashMap<Box<str>, Vec<Door>>,
+    exact: ByName<Vec<Door>>,
     /// TRON's HTTP API: below a path, the longest first. `/` is the empty one.
     below: Vec<(Box<str>, Vec<Door>)>,
 }
@@ -53,7 +52,7 @@ impl Entrances {
     /// The entrances of all Gateways.
     pub fn new(gateways: &[Gateway]) -> Entrances {
         let doors = |protocol| {
-            let mut doors: HashMap<Box<str>, Vec<Door>> = HashMap::new();
+            let mut doors: ByName<Vec<Door>> = ByName::default();
             for (gateway, at) in gateways.iter().zip(0..).filter(|(gateway, _)| gateway.protocol == protocol) {
                 doors.entry(gateway.path.clone()).or_default().push((gateway.hosts.clone(), GatewayIx(at)));
             }

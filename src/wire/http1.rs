@@ -1,11 +1,12 @@
 //! HTTP/1.1, what both directions share: where a head ends, what frames a body, what is refused.
 //!
 //! One rule everywhere (RFC 9112, 9110): whatever two parsers could read in two ways is refused, never
-//! repaired. Line ends are judged here, before `httparse` sees a byte, because it takes a bare LF for CRLF.
+//! repaired.
 
+use super::http1_lines::{Field, is_graphic, short_text};
 use crate::logic::fault::HttpFault;
 
-/// The most header fields a head can have, whatever the limits say: the size of the table on the stack.
+/// The most header fields a head can have, whatever the limits say.
 pub const HEADERS_MAX: usize = 256;
 
 /// Limits on one message head.
@@ -144,22 +145,34 @@ pub(super) struct FramingFields {
 }
 
 impl FramingFields {
-    /// Takes the field if it is one of these; `false` = it means nothing here.
-    pub(super) fn take(&mut self, name: &str, value: &[u8]) -> Result<bool, BadHttp> {
-        if name.eq_ignore_ascii_case("content-length") {
-            self.content_length(value)?;
-        } else if name.eq_ignore_ascii_case("transfer-encoding") {
-            self.transfer_encoding(value)?;
-        } else if name.eq_ignore_ascii_case("connection") {
-            self.connection(value);
-        } else {
-            return Ok(false);
+    /// Takes the field if it is one of these.
+    #[inline(always)]
+    pub(super) fn take(&mut self, field: Field, value: &[u8]) -> Result<(), BadHttp> {
+        match field {
+            Field::ContentLength => self.content_length(value),
+            Field::TransferEncoding => self.transfer_encoding(value),
+            Field::Connection => {
+                self.connection(value);
+                Ok(())
+            }
+            _ => Ok(()),
         }
-        Ok(true)
     }
 
     /// Repetitions, also as a comma list, pass only if they agree (RFC 9110, 8.6).
+    #[inline(always)]
     fn content_length(&mut self, value: &[u8]) -> Result<(), BadHttp> {
+        match (self.length, digits(value)) {
+            (None, Some(length)) => {
+                self.length = Some(length);
+                Ok(())
+            }
+            _ => self.content_lengths(value),
+        }
+    }
+
+    #[cold]
+    fn content_lengths(&mut self, value: &[u8]) -> Result<(), BadHttp> {
         for member in list(value) {
             let length = digits(member).ok_or(BadHttp::Length)?;
             if self.length.is_some_and(|first| first != length) {
@@ -204,7 +217,8 @@ impl FramingFields {
 }
 
 /// The end of the head that begins at `start`: the index after its empty line, or `None` = not here yet.
-/// Every line end on the way is CRLF. The first `scanned` bytes were seen by an earlier call.
+/// Every line end on the way is CRLF. The first `scanned` bytes were seen by an earlier call: only for heads that
+/// come in pieces, whose lines would else be walked through anew with every piece.
 pub(super) fn head_end(buf: &[u8], start: usize, scanned: usize, limit: usize) -> Result<Option<usize>, BadHttp> {
     let window = buf.get(..limit).unwrap_or(buf);
     // One byte back: a CR that was the last byte then is judged by its successor now.
@@ -222,18 +236,6 @@ pub(super) fn head_end(buf: &[u8], start: usize, scanned: usize, limit: usize) -
         }
     }
     if buf.len() >= limit { Err(BadHttp::HeadTooLarge) } else { Ok(None) }
-}
-
-/// What `httparse` found, as one of ours.
-pub(super) fn fault_of(error: httparse::Error) -> BadHttp {
-    match error {
-        httparse::Error::TooManyHeaders => BadHttp::HeadTooLarge,
-        httparse::Error::HeaderName => BadHttp::FieldName,
-        httparse::Error::HeaderValue => BadHttp::FieldValue,
-        httparse::Error::Status | httparse::Error::Token | httparse::Error::NewLine | httparse::Error::Version => {
-            BadHttp::StartLine
-        }
-    }
 }
 
 /// The members of a comma-separated value, without the white space around them.
@@ -274,7 +276,7 @@ pub(super) const fn is_value_char(byte: u8) -> bool {
 
 /// The value as text if it is all visible ASCII.
 pub(super) fn visible(value: &[u8]) -> Option<&str> {
-    if value.iter().all(u8::is_ascii_graphic) { std::str::from_utf8(value).ok() } else { None }
+    if is_graphic(value) { short_text(value) } else { None }
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub fn glimpse(buf: &[u8]) -> Option<Glimpse<'_>> {
     });
     let first = lines.by_ref().find(|line| !line.is_empty())?;
     let mut words = first.split(|&byte| byte == b' ');
-    let (method, target) = (visible(words.next()?)?, visible(words.next()?)?);
+    let (method, target) = (visible(words.next()?)?.as_bytes(), words.next()?);
     let target = read_target(method, target).ok()?;
     let (mut host, mut origin, mut request_id) = (None, None, None);
     for line in lines.take_while(|line| !line.is_empty()) {
@@ -49,7 +49,7 @@ pub fn glimpse(buf: &[u8]) -> Option<Glimpse<'_>> {
     }
     Some(Glimpse {
         path: target.path,
-        head_only: method == "HEAD",
+        head_only: method == b"HEAD",
         host: target.authority.or(host),
         origin: origin.flatten(),
         request_id,

@@ -1,10 +1,7 @@
 //! Request heads from clients: what is asked, how the body is framed, and the few fields that matter here.
 
-use std::mem::MaybeUninit;
-
-use super::http1::{
-    BadHttp, Coding, Declared, FramingFields, HEADERS_MAX, HeadLimits, fault_of, head_end, is_tchar, trim, visible,
-};
+use super::http1::{BadHttp, Coding, Declared, FramingFields, HeadLimits, head_end, is_tchar, trim, visible};
+use super::http1_lines::{Field, Lines, Step, is_graphic, short_text, token_len};
 use super::http1_target::{is_host, read_target};
 use crate::logic::fault::HttpFault;
 
@@ -118,24 +115,43 @@ pub fn request_head<'b>(
     if !buf.get(start).copied().is_some_and(is_tchar) {
         return Err(HttpFault::BadRequest("the request does not start with a method"));
     }
-    let Some(end) = head_end(buf, start, scanned, limits.bytes)? else { return Ok(None) };
-    let head = &buf[start..end];
-
-    let mut slots = [const { MaybeUninit::uninit() }; HEADERS_MAX];
-    let mut parsed = httparse::Request::new(&mut []);
-    match parsed.parse_with_uninit_headers(head, &mut slots[..limits.slots()]) {
-        Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-        Ok(_) => return Err(BadHttp::StartLine.into()),
-        Err(httparse::Error::Version) => return Err(version_fault(head)),
-        Err(error) => return Err(fault_of(error).into()),
+    let whole = match scanned {
+        0 => None,
+        _ => match head_end(buf, start, scanned, limits.bytes)? {
+            None => return Ok(None),
+            end => end,
+        },
+    };
+    let missing = || if buf.len() >= limits.bytes { Err(BadHttp::HeadTooLarge.into()) } else { Ok(None) };
+    let mut lines = Lines::new(buf, start, limits);
+    let Some(line) = lines.line()? else { return missing() };
+    let first = request_line(line.text);
+    if let Err(wrong) = first {
+        lines.note(wrong);
     }
-    let http11 = parsed.version == Some(1);
-    let method = parsed.method.unwrap_or_default();
-    let target = read_target(method, parsed.path.unwrap_or_default())?;
+    let (method, target, http11) = first.unwrap_or_default();
+    let fields_at = lines.at();
 
     let mut gathered = Gathered::default();
-    for header in parsed.headers.iter() {
-        gathered.take(header.name, header.value)?;
+    let mut odd = None;
+    let end = loop {
+        match lines.step()? {
+            Step::Field(field, value) if odd.is_none() => odd = gathered.take(field, value).err(),
+            Step::Field(..) => {}
+            Step::End(end) => break end,
+            Step::Missing => return missing(),
+        }
+    };
+    if let Some(wrong) = lines.wrong() {
+        return Err(wrong.into());
+    }
+    // The hint was about another head.
+    if whole.is_some_and(|whole| whole != end) {
+        return Err(BadHttp::StartLine.into());
+    }
+    let target = read_target(method, target)?;
+    if let Some(odd) = odd {
+        return Err(odd);
     }
     if http11 && gathered.host.is_none() {
         return Err(HttpFault::BadRequest("no Host"));
@@ -149,7 +165,6 @@ pub fn request_head<'b>(
     if http11 && gathered.expects_other {
         return Err(HttpFault::ExpectationFailed);
     }
-    let first_line = memchr::memchr(b'\n', head).map_or(head.len(), |at| at + 1);
     Ok(Some(RequestHead {
         head_len: end,
         verb: verb(method),
@@ -166,7 +181,7 @@ pub fn request_head<'b>(
         request_id: gathered.request_id,
         explain: gathered.explain,
         traceparent: gathered.traceparent.flatten(),
-        field_lines: &head[first_line..],
+        field_lines: buf.get(fields_at..end).unwrap_or_default(),
     }))
 }
 
@@ -185,22 +200,49 @@ fn skip_empty_lines(buf: &[u8]) -> Result<Option<usize>, HttpFault> {
     Err(HttpFault::BadRequest("too many empty lines before the request"))
 }
 
-/// 505 for a well-formed version that is not ours, 400 for anything else.
-fn version_fault(head: &[u8]) -> HttpFault {
-    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let mut words = line.split(|&byte| byte == b' ').skip(2);
-    match (words.next(), words.next()) {
-        (Some([b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9']), None) => BadHttp::Version.into(),
-        _ => BadHttp::StartLine.into(),
+/// Method, target, and whether it is HTTP/1.1.
+type RequestLine<'b> = (&'b [u8], &'b [u8], bool);
+
+fn request_line(line: &[u8]) -> Result<RequestLine<'_>, BadHttp> {
+    let (method, rest) = match line.split_at_checked(token_len(line)) {
+        Some((method @ [_, ..], [b' ', rest @ ..])) => (method, rest),
+        _ => return Err(BadHttp::StartLine),
+    };
+    if let Some((target @ [_, ..], version)) = rest.split_last_chunk()
+        && is_graphic(target)
+    {
+        if version == b" HTTP/1.1" {
+            return Ok((method, target, true));
+        } else if version == b" HTTP/1.0" {
+            return Ok((method, target, false));
+        }
+    }
+    odd_request_line(method, rest)
+}
+
+/// Another version is well-formed and not ours; a target outside ASCII is judged with the other targets.
+#[cold]
+fn odd_request_line<'b>(method: &'b [u8], rest: &'b [u8]) -> Result<RequestLine<'b>, BadHttp> {
+    let is_target = |byte: &u8| *byte > b' ' && *byte != 0x7f;
+    let target_len = rest.iter().position(|byte| !is_target(byte)).ok_or(BadHttp::StartLine)?;
+    let (target, version) = match rest.split_at_checked(target_len) {
+        Some((target @ [_, ..], [b' ', version @ ..])) if std::str::from_utf8(target).is_ok() => (target, version),
+        _ => return Err(BadHttp::StartLine),
+    };
+    match version {
+        b"HTTP/1.1" => Ok((method, target, true)),
+        b"HTTP/1.0" => Ok((method, target, false)),
+        [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'] => Err(BadHttp::Version),
+        _ => Err(BadHttp::StartLine),
     }
 }
 
-fn verb(method: &str) -> Verb {
+fn verb(method: &[u8]) -> Verb {
     match method {
-        "POST" => Verb::Post,
-        "GET" => Verb::Get,
-        "HEAD" => Verb::Head,
-        "OPTIONS" => Verb::Options,
+        b"POST" => Verb::Post,
+        b"GET" => Verb::Get,
+        b"HEAD" => Verb::Head,
+        b"OPTIONS" => Verb::Options,
         _ => Verb::Other,
     }
 }
@@ -222,30 +264,28 @@ struct Gathered<'b> {
 }
 
 impl<'b> Gathered<'b> {
-    fn take(&mut self, name: &str, value: &'b [u8]) -> Result<(), HttpFault> {
-        let is = |wanted: &str| name.eq_ignore_ascii_case(wanted);
-        if is("host") {
-            self.take_host(value)?;
-        } else if is("content-type") {
-            self.take_content_type(value);
-        } else if is("content-encoding") {
-            self.content_encoding = self.content_encoding.and(value);
-        } else if is("expect") {
-            let known = value.eq_ignore_ascii_case(b"100-continue");
-            self.expects_continue |= known;
-            self.expects_other |= !known;
-        } else if is("origin") {
-            self.take_origin(value)?;
-        } else if is("x-request-id") {
-            let sane = visible(value).filter(|text| !text.is_empty() && text.len() <= REQUEST_ID_MAX);
-            self.request_id = self.request_id.or(sane);
-        } else if is("ringway-explain") {
-            self.explain |= value == b"1";
-        } else if is("traceparent") {
-            let alone = self.traceparent.is_none();
-            self.traceparent = Some(visible(value).filter(|text| alone && is_traceparent(text.as_bytes())));
-        } else {
-            self.framing.take(name, value)?;
+    #[inline(always)]
+    fn take(&mut self, field: Field, value: &'b [u8]) -> Result<(), HttpFault> {
+        match field {
+            Field::Host => self.take_host(value)?,
+            Field::ContentType => self.take_content_type(value),
+            Field::ContentEncoding => self.content_encoding = self.content_encoding.and(value),
+            Field::Expect => {
+                let known = value.eq_ignore_ascii_case(b"100-continue");
+                self.expects_continue |= known;
+                self.expects_other |= !known;
+            }
+            Field::Origin => self.take_origin(value)?,
+            Field::RequestId => {
+                let sane = visible(value).filter(|text| !text.is_empty() && text.len() <= REQUEST_ID_MAX);
+                self.request_id = self.request_id.or(sane);
+            }
+            Field::RingwayExplain => self.explain |= value == b"1",
+            Field::Traceparent => {
+                let alone = self.traceparent.is_none();
+                self.traceparent = Some(visible(value).filter(|text| alone && is_traceparent(text.as_bytes())));
+            }
+            _ => self.framing.take(field, value)?,
         }
         Ok(())
     }
@@ -254,14 +294,18 @@ impl<'b> Gathered<'b> {
         if self.host.is_some() {
             return Err(HttpFault::BadRequest("a second Host"));
         }
-        match visible(value).filter(|text| is_host(text.as_bytes())) {
-            Some(host) => self.host = Some(host),
-            None => return Err(HttpFault::BadRequest("malformed Host")),
+        match short_text(value) {
+            Some(host) if is_host(value) => self.host = Some(host),
+            _ => return Err(HttpFault::BadRequest("malformed Host")),
         }
         Ok(())
     }
 
     fn take_content_type(&mut self, value: &[u8]) {
+        if value == b"application/json" && self.content_type.is_none() {
+            self.content_type = Some(ContentType::Json);
+            return;
+        }
         let essence = trim(value.split(|&byte| byte == b';').next().unwrap_or_default());
         let json = [&b"application/json"[..], b"application/json-rpc"];
         let json = json.iter().any(|wanted| essence.eq_ignore_ascii_case(wanted));
@@ -296,6 +340,7 @@ fn is_traceparent(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::http1::HEADERS_MAX;
     use proptest::prelude::*;
 
     const LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, headers: 100 };

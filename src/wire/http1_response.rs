@@ -1,11 +1,9 @@
 //! Response heads from upstreams. All requests are Ringway's own POSTs, so no HEAD or CONNECT rules apply.
 
-use std::mem::MaybeUninit;
 use std::time::UNIX_EPOCH;
 
-use super::http1::{
-    BadHttp, Coding, Declared, FramingFields, HEADERS_MAX, HeadLimits, digits, fault_of, head_end, trim,
-};
+use super::http1::{BadHttp, Coding, Declared, FramingFields, HeadLimits, digits, head_end, trim};
+use super::http1_lines::{Field, Line, Lines, Step};
 
 /// What ends the body of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,40 +51,75 @@ pub struct ResponseHead {
 /// [`BadHttp`] for everything that could be framed in two ways; the connection is then unusable.
 pub fn response_head(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<Option<ResponseHead>, BadHttp> {
     const START: &[u8] = b"HTTP/";
-    // Before the end is searched: `httparse` would skip empty lines here, and garbage needs no waiting.
-    if buf.iter().zip(START).any(|(byte, wanted)| byte != wanted) {
+    // Before the end is searched: garbage needs no waiting.
+    if !buf.starts_with(START) && !START.starts_with(buf) {
         return Err(BadHttp::StartLine);
     }
-    let Some(end) = head_end(buf, 0, scanned, limits.bytes)? else { return Ok(None) };
-    let mut slots = [const { MaybeUninit::uninit() }; HEADERS_MAX];
-    let mut parsed = httparse::Response::new(&mut []);
-    let config = httparse::ParserConfig::default();
-    match config.parse_response_with_uninit_headers(&mut parsed, &buf[..end], &mut slots[..limits.slots()]) {
-        Ok(httparse::Status::Complete(length)) if length == end => {}
-        Ok(_) => return Err(BadHttp::StartLine),
-        Err(httparse::Error::Version) => return Err(BadHttp::Version),
-        Err(error) => return Err(fault_of(error)),
+    let whole = match scanned {
+        0 => None,
+        _ => match head_end(buf, 0, scanned, limits.bytes)? {
+            None => return Ok(None),
+            end => end,
+        },
+    };
+    let missing = || if buf.len() >= limits.bytes { Err(BadHttp::HeadTooLarge) } else { Ok(None) };
+    let mut lines = Lines::new(buf, 0, limits);
+    let Some(line) = lines.line()? else { return missing() };
+    let first = status_line(line);
+    if let Err(wrong) = first {
+        lines.note(wrong);
     }
-    let http11 = parsed.version == Some(1);
-    let status = parsed.code.filter(|code| (100..=599).contains(code)).ok_or(BadHttp::Status)?;
+    let (status, http11) = first.unwrap_or_default();
 
     let mut fields = FramingFields::default();
     let mut retry_after = None;
     let mut content_encoding = Coding::default();
-    for header in parsed.headers.iter() {
-        if fields.take(header.name, header.value)? {
-            continue;
+    let mut odd = None;
+    let end = loop {
+        match lines.step()? {
+            Step::Field(Field::RetryAfter, value) => retry_after = retry_after.or_else(|| read_retry_after(value)),
+            Step::Field(Field::ContentEncoding, value) => content_encoding = content_encoding.and(value),
+            Step::Field(field, value) if odd.is_none() => odd = fields.take(field, value).err(),
+            Step::Field(..) => {}
+            Step::End(end) => break end,
+            Step::Missing => return missing(),
         }
-        if header.name.eq_ignore_ascii_case("retry-after") {
-            retry_after = retry_after.or_else(|| read_retry_after(header.value));
-        } else if header.name.eq_ignore_ascii_case("content-encoding") {
-            content_encoding = content_encoding.and(header.value);
-        }
+    };
+    if let Some(wrong) = lines.wrong() {
+        return Err(wrong);
+    }
+    // The hint was about another head.
+    if whole.is_some_and(|whole| whole != end) {
+        return Err(BadHttp::StartLine);
+    }
+    if !(100..=599).contains(&status) {
+        return Err(BadHttp::Status);
+    }
+    if let Some(odd) = odd {
+        return Err(odd);
     }
     let declared = fields.declared(http11)?;
     let (framing, clean) = body(status, declared)?;
     let keep_alive = clean && fields.keep_alive(http11);
     Ok(Some(ResponseHead { head_len: end, status, framing, keep_alive, retry_after, content_encoding }))
+}
+
+/// The status, as yet of any size, and whether it is HTTP/1.1.
+fn status_line(line: Line<'_>) -> Result<(u16, bool), BadHttp> {
+    let (version, rest) = line.text.split_first_chunk().ok_or(BadHttp::Version)?;
+    let http11 = version == b"HTTP/1.1 ";
+    if !http11 && version != b"HTTP/1.0 " {
+        return Err(BadHttp::Version);
+    }
+    match rest {
+        [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', end @ ..]
+            if !line.control && matches!(end, [] | [b' ', ..]) =>
+        {
+            let digit = |byte: &u8| u16::from(byte - b'0');
+            Ok((digit(a) * 100 + digit(b) * 10 + digit(c), http11))
+        }
+        _ => Err(BadHttp::StartLine),
+    }
 }
 
 /// The `Content-Type` in a head that was read before; for the few answers that go out as they came.
@@ -130,6 +163,7 @@ fn read_retry_after(value: &[u8]) -> Option<RetryAfter> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::http1::HEADERS_MAX;
     use proptest::prelude::*;
 
     const LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, headers: 100 };

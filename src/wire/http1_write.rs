@@ -4,6 +4,7 @@
 //! so that it can go right in front of a body that is already there, and the same bytes in both ways.
 
 use super::http1::{is_tchar, is_value_char};
+use super::http1_lines::is_graphic;
 use crate::logic::tron_http::{ApiCall, Verb};
 
 /// `Content-Type` of everything that speaks JSON.
@@ -112,65 +113,87 @@ impl<'a> ResponseWriter<'a> {
         }
     }
 
-    fn body_pieces(&self, put: &mut impl FnMut(&[u8])) {
-        match self.body {
-            _ if matches!(self.status, 100..=199 | 204 | 304) => {}
-            Some(body) => {
-                field(put, b"Content-Type: ", body.content_type.as_bytes());
-                number(put, b"Content-Length: ", body.bytes as u64);
+    /// The status line and the fields of the body, but for the CRLF of the last of these lines.
+    #[inline(always)]
+    fn first_pieces(&self, put: &mut impl FnMut(&[u8])) {
+        match (self.status, self.body) {
+            // Nearly all answers, and in few pieces.
+            (200, Some(Announced { content_type: JSON, bytes })) => {
+                put(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ");
+                put(itoa::Buffer::new().format(bytes).as_bytes());
             }
-            None => put(b"Content-Length: 0\r\n"),
+            (status, body) => {
+                put(b"HTTP/1.1 ");
+                put(itoa::Buffer::new().format(status).as_bytes());
+                put(b" ");
+                put(reason(status).as_bytes());
+                match body {
+                    _ if matches!(status, 100..=199 | 204 | 304) => {}
+                    Some(body) => {
+                        field(put, b"\r\nContent-Type: ", body.content_type.as_bytes());
+                        number(put, b"\r\nContent-Length: ", body.bytes as u64);
+                    }
+                    None => put(b"\r\nContent-Length: 0"),
+                }
+            }
         }
     }
 }
 
+/// Each line with the CRLF of the one before it.
 impl Head for ResponseWriter<'_> {
+    #[inline(always)]
     fn pieces(&self, put: &mut impl FnMut(&[u8])) {
-        if self.status == 200 {
-            put(b"HTTP/1.1 200 OK\r\n");
-        } else {
-            put(b"HTTP/1.1 ");
-            put(itoa::Buffer::new().format(self.status).as_bytes());
-            field(put, b" ", reason(self.status).as_bytes());
-        }
-        self.body_pieces(put);
+        self.first_pieces(put);
         match (self.keep_alive, self.http11) {
-            (false, _) => put(b"Connection: close\r\n"),
-            (true, false) => put(b"Connection: keep-alive\r\n"),
+            (false, _) => put(b"\r\nConnection: close"),
+            (true, false) => put(b"\r\nConnection: keep-alive"),
             (true, true) => {}
         }
         if let Some(seconds) = self.retry_after_s {
-            number(put, b"Retry-After: ", seconds);
+            number(put, b"\r\nRetry-After: ", seconds);
         }
         if let Some(methods) = self.allow {
-            field(put, b"Allow: ", methods.as_bytes());
+            field(put, b"\r\nAllow: ", methods.as_bytes());
         }
-        if let Some(id) = self.request_id.filter(|id| id.bytes().all(|byte| byte.is_ascii_graphic())) {
-            field(put, b"X-Request-Id: ", id.as_bytes());
+        if let Some(id) = self.request_id.filter(|id| is_graphic(id.as_bytes())) {
+            field(put, b"\r\nX-Request-Id: ", id.as_bytes());
         }
         if let Some(origin) = self.cors {
-            field(put, b"Access-Control-Allow-Origin: ", origin.as_bytes());
-            put(b"Access-Control-Expose-Headers: Retry-After, X-Request-Id\r\nVary: Origin\r\n");
+            field(put, b"\r\nAccess-Control-Allow-Origin: ", origin.as_bytes());
+            put(b"\r\nAccess-Control-Expose-Headers: Retry-After, X-Request-Id\r\nVary: Origin");
         }
         match self.coding {
             AnswerCoding::Fixed => {}
-            AnswerCoding::Plain => put(b"Vary: Accept-Encoding\r\n"),
-            AnswerCoding::Gzip => put(b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"),
+            AnswerCoding::Plain => put(b"\r\nVary: Accept-Encoding"),
+            AnswerCoding::Gzip => put(b"\r\nContent-Encoding: gzip\r\nVary: Accept-Encoding"),
         }
         debug_assert!(self.extra.is_empty() || self.extra.ends_with(b"\r\n"), "extra holds whole lines");
-        put(self.extra);
-        put(b"\r\n");
+        if !self.extra.is_empty() {
+            put(b"\r\n");
+            put(self.extra);
+            put(b"\r\n");
+        } else {
+            put(b"\r\n\r\n");
+        }
     }
 }
 
+#[inline(always)]
 fn field(put: &mut impl FnMut(&[u8]), name: &[u8], value: &[u8]) {
     put(name);
     put(value);
-    put(b"\r\n");
 }
 
+#[inline(always)]
 fn number(put: &mut impl FnMut(&[u8]), name: &[u8], value: u64) {
     field(put, name, itoa::Buffer::new().format(value).as_bytes());
+}
+
+fn line(put: &mut impl FnMut(&[u8]), name: &[u8], value: &[u8]) {
+    put(name);
+    put(value);
+    put(b"\r\n");
 }
 
 /// The reason phrase (RFC 9110, 15; 428 to 431 from RFC 6585).
@@ -269,7 +292,7 @@ impl RequestTemplate<'_> {
         if !self.path_and_query.starts_with('/') {
             put(b"/");
         }
-        field(&mut put, &visible_part(self.path_and_query), b" HTTP/1.1");
+        line(&mut put, &visible_part(self.path_and_query), b" HTTP/1.1");
         self.fields(Some(JSON), &mut put);
         put(b"Content-Length: ");
         out.into_boxed_slice()
@@ -283,20 +306,20 @@ impl RequestTemplate<'_> {
     }
 
     fn fields(&self, content_type: Option<&str>, put: &mut impl FnMut(&[u8])) {
-        field(put, b"Host: ", &visible_part(self.authority));
+        line(put, b"Host: ", &visible_part(self.authority));
         if !self.overrides("User-Agent") {
-            field(put, b"User-Agent: ", self.user_agent.as_bytes());
+            line(put, b"User-Agent: ", self.user_agent.as_bytes());
         }
         if !self.overrides("Accept") {
-            field(put, b"Accept: ", JSON.as_bytes());
+            line(put, b"Accept: ", JSON.as_bytes());
         }
-        field(put, b"Accept-Encoding: ", if self.gzip { b"gzip" } else { b"identity" });
+        line(put, b"Accept-Encoding: ", if self.gzip { b"gzip" } else { b"identity" });
         if let Some(content_type) = content_type {
-            field(put, b"Content-Type: ", content_type.as_bytes());
+            line(put, b"Content-Type: ", content_type.as_bytes());
         }
         for (name, value) in self.headers.iter().filter(|(name, value)| may_set(name, value)) {
             put(name.as_bytes());
-            field(put, b": ", value.as_bytes());
+            line(put, b": ", value.as_bytes());
         }
     }
 
@@ -329,12 +352,13 @@ pub struct RequestWriter<'a> {
 }
 
 impl Head for RequestWriter<'_> {
+    #[inline(always)]
     fn pieces(&self, put: &mut impl FnMut(&[u8])) {
         number(put, self.template, self.body_bytes as u64);
         if let Some(traceparent) = self.traceparent {
-            field(put, b"traceparent: ", traceparent.as_bytes());
+            field(put, b"\r\ntraceparent: ", traceparent.as_bytes());
         }
-        put(b"\r\n");
+        put(b"\r\n\r\n");
     }
 }
 
@@ -371,14 +395,14 @@ impl Head for ApiRequestWriter<'_> {
         put(b" HTTP/1.1\r\n");
         put(self.fields);
         if let Some(content_type) = content_type {
-            field(put, b"Content-Type: ", content_type.as_bytes());
+            line(put, b"Content-Type: ", content_type.as_bytes());
         }
         // A GET without a body announces none (RFC 9110, 8.6).
         if verb == Verb::Post || !body.is_empty() {
-            number(put, b"Content-Length: ", body.len() as u64);
+            line(put, b"Content-Length: ", itoa::Buffer::new().format(body.len()).as_bytes());
         }
         if let Some(traceparent) = self.traceparent {
-            field(put, b"traceparent: ", traceparent.as_bytes());
+            line(put, b"traceparent: ", traceparent.as_bytes());
         }
         put(b"\r\n");
     }

@@ -5,10 +5,13 @@
 pub use super::jsonrpc_check::{BadAnswer, Checked, check};
 pub use super::jsonrpc_write::{answer_prefix_len, request_len, write_answer_prefix, write_fault, write_request};
 
-use super::json::{self, JsonError, Members};
+use super::http1_lines::short_text;
+use super::json::{self, JsonError};
 use super::json_text::{self, CodePoints};
+use super::jsonrpc_members::Members;
 use crate::logic::call::{Call, Id};
 use crate::logic::fault::{Fault, Invalid};
+use std::borrow::Cow;
 
 /// Nesting that a request may have, the envelope and the batch around it included.
 pub const REQUEST_DEPTH_MAX: usize = 128;
@@ -167,7 +170,7 @@ fn read_call(body: &[u8], at: usize, depth_max: usize) -> MemberRead<'_> {
     let mut members = Members::new(body, at);
     let mut envelope = Envelope::default();
     while let Some(name) = members.next_name()? {
-        let name = Name::of(body.get(name).unwrap_or_default());
+        let name = Name::of(name);
         let value = members.skip(depth_max)?;
         envelope.note(name, body.get(value).unwrap_or_default());
     }
@@ -260,7 +263,7 @@ impl<'a> Envelope<'a> {
         }
         let method = match self.method {
             None => Err(Invalid::NoMethod),
-            Some([b'"', raw @ .., b'"']) => json_text::unescape(raw).ok_or(Invalid::MethodNotAString),
+            Some([b'"', raw @ .., b'"']) => method(raw).ok_or(Invalid::MethodNotAString),
             Some(_) => Err(Invalid::MethodNotAString),
         };
         match method {
@@ -270,13 +273,22 @@ impl<'a> Envelope<'a> {
     }
 }
 
+/// The decoded name of a method.
+#[inline(always)]
+fn method(raw: &[u8]) -> Option<Cow<'_, str>> {
+    // Names are short: a look at each byte costs less than setting out for a long text.
+    if raw.len() <= 32 && raw.iter().all(|&byte| byte != b'\\') {
+        return short_text(raw).map(Cow::Borrowed);
+    }
+    json_text::unescape(raw)
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
     use crate::wire::json::tests::{edited, edits, json_text};
     use proptest::prelude::*;
     use serde_json::value::RawValue;
-    use std::borrow::Cow;
 
     fn single(body: &str) -> Result<Call<'_>, Refused<'_>> {
         match parse(body.as_bytes(), 10) {

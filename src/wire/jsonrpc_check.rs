@@ -1,8 +1,9 @@
 //! May this answer go to the caller? The response check: one pass, nothing copied, nothing allocated.
 
-use super::json::{self, JsonError, Members};
+use super::json::{self, JsonError};
 use super::json_text;
 use super::jsonrpc::text_start;
+use super::jsonrpc_members::Members;
 use crate::logic::call::safe_integer;
 use std::ops::Range;
 
@@ -111,25 +112,63 @@ fn read_answer(body: &[u8]) -> Result<Answer, BadAnswer> {
     let mut answer = Answer::default();
     let mut members = Members::new(body, start + 1);
     while let Some(name) = members.next_name()? {
-        let name = body.get(name).unwrap_or_default();
-        let place = if json_text::says(name, b"result") {
-            &mut answer.result
-        } else if json_text::says(name, b"id") {
-            &mut answer.id
-        } else if json_text::says(name, b"error") {
-            let value = read_error(body, &mut members, &mut answer.code)?;
-            set_once(&mut answer.error, value)?;
-            continue;
-        } else {
-            let value = members.skip(RESPONSE_DEPTH_MAX - 1)?;
-            answer.busy |= json_text::says(name, b"Error") && is_busy(body.get(value).unwrap_or_default());
-            continue;
+        let place = match Name::of(name) {
+            Name::Result => &mut answer.result,
+            Name::Id => &mut answer.id,
+            Name::Error => {
+                let value = read_error(body, &mut members, &mut answer.code)?;
+                set_once(&mut answer.error, value)?;
+                continue;
+            }
+            Name::NodesError => {
+                let value = members.skip(RESPONSE_DEPTH_MAX - 1)?;
+                answer.busy |= is_busy(body.get(value).unwrap_or_default());
+                continue;
+            }
+            Name::Other => {
+                members.skip(RESPONSE_DEPTH_MAX - 1)?;
+                continue;
+            }
         };
         let value = members.skip(RESPONSE_DEPTH_MAX - 1)?;
         set_once(place, value)?;
     }
     json::expect_end(body, members.at())?;
     Ok(answer)
+}
+
+/// What a member's name means to us.
+#[derive(Clone, Copy)]
+enum Name {
+    Result,
+    Id,
+    Error,
+    /// `Error`, as java-tron writes it outside any envelope.
+    NodesError,
+    Other,
+}
+
+impl Name {
+    #[inline(always)]
+    fn of(raw: &[u8]) -> Name {
+        match raw {
+            b"result" => Name::Result,
+            b"id" => Name::Id,
+            b"error" => Name::Error,
+            b"Error" => Name::NodesError,
+            // The one that every answer has, before others are looked through for escapes.
+            b"jsonrpc" => Name::Other,
+            _ => Name::escaped(raw),
+        }
+    }
+
+    #[inline(never)]
+    fn escaped(raw: &[u8]) -> Name {
+        let names =
+            [(&b"result"[..], Name::Result), (b"id", Name::Id), (b"error", Name::Error), (b"Error", Name::NodesError)];
+        let found = names.iter().find(|(text, _)| json_text::says(raw, text));
+        found.map_or(Name::Other, |(_, name)| *name)
+    }
 }
 
 fn set_once(place: &mut Option<Range<usize>>, value: Range<usize>) -> Result<(), BadAnswer> {
@@ -153,7 +192,7 @@ fn read_error(body: &[u8], members: &mut Members<'_>, code: &mut Option<i64>) ->
     let mut codes = 0u32;
     while let Some(name) = inner.next_name()? {
         let value = inner.skip(RESPONSE_DEPTH_MAX - 2)?;
-        if json_text::says(body.get(name).unwrap_or_default(), b"code") {
+        if json_text::says(name, b"code") {
             codes = codes.saturating_add(1);
             *code = plain_integer(body.get(value).unwrap_or_default());
         }

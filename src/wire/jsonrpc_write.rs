@@ -4,7 +4,7 @@ use super::json_text::{quote, quoted_len};
 use crate::logic::fault::{Fault, Reason};
 
 const HEAD: &[u8] = b"{\"jsonrpc\":\"2.0\"";
-const ID: &[u8] = b",\"id\":";
+const WITH_ID: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
 const METHOD: &[u8] = b",\"method\":";
 const PARAMS: &[u8] = b",\"params\":";
 const RESULT: &[u8] = b",\"result\":";
@@ -13,21 +13,29 @@ const NS_PER_MS: u64 = 1_000_000;
 
 /// How many bytes [`write_request`] writes.
 pub fn request_len(id: Option<u64>, method: &str, params: Option<&[u8]>) -> usize {
-    let id = id.map_or(0, |id| ID.len() + itoa::Buffer::new().format(id).len());
+    let head = id.map_or(HEAD.len(), |id| WITH_ID.len() + digits(id));
     let params = params.map_or(0, |params| PARAMS.len() + params.len());
-    HEAD.len() + id + METHOD.len() + quoted_len(method) + params + 1
+    let method = if is_plain(method) { method.len() + 2 } else { quoted_len(method) };
+    head + METHOD.len() + method + params + 1
 }
 
 /// Appends the request for an upstream: the method quoted again, `params` as they came.
 pub fn write_request(out: &mut Vec<u8>, id: Option<u64>, method: &str, params: Option<&[u8]>) {
-    out.reserve(request_len(id, method, params));
-    out.extend_from_slice(HEAD);
-    if let Some(id) = id {
-        out.extend_from_slice(ID);
-        write_number(out, id);
+    match id {
+        Some(id) => {
+            out.extend_from_slice(WITH_ID);
+            write_number(out, id);
+        }
+        None => out.extend_from_slice(HEAD),
     }
     out.extend_from_slice(METHOD);
-    quote(out, method);
+    if is_plain(method) {
+        out.push(b'"');
+        out.extend_from_slice(method.as_bytes());
+        out.push(b'"');
+    } else {
+        quote(out, method);
+    }
     if let Some(params) = params {
         out.extend_from_slice(PARAMS);
         out.extend_from_slice(params);
@@ -35,16 +43,35 @@ pub fn write_request(out: &mut Vec<u8>, id: Option<u64>, method: &str, params: O
     out.push(b'}');
 }
 
+/// Whether a name is the same inside quotes: letters, digits and `_`, as in all methods that are known.
+#[inline(always)]
+fn is_plain(name: &str) -> bool {
+    static PLAIN: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut byte = 0;
+        while byte < 256 {
+            table[byte] = (byte as u8).is_ascii_alphanumeric() || byte as u8 == b'_';
+            byte += 1;
+        }
+        table
+    };
+    name.bytes().all(|byte| PLAIN[usize::from(byte)])
+}
+
+/// How many digits a number has.
+#[inline(always)]
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().unwrap_or(0) as usize + 1
+}
+
 /// How many bytes [`write_answer_prefix`] writes.
 pub fn answer_prefix_len(id: &[u8], is_error: bool) -> usize {
-    HEAD.len() + ID.len() + id.len() + if is_error { ERROR.len() } else { RESULT.len() }
+    WITH_ID.len() + id.len() + if is_error { ERROR.len() } else { RESULT.len() }
 }
 
 /// Appends what stands before the upstream's bytes in an answer; after them comes one `}`.
 pub fn write_answer_prefix(out: &mut Vec<u8>, id: &[u8], is_error: bool) {
-    out.reserve(answer_prefix_len(id, is_error));
-    out.extend_from_slice(HEAD);
-    out.extend_from_slice(ID);
+    out.extend_from_slice(WITH_ID);
     out.extend_from_slice(id);
     out.extend_from_slice(if is_error { ERROR } else { RESULT });
 }
