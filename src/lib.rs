@@ -70,6 +70,7 @@ pub mod wire {
     pub mod http1_target;
     pub mod http1_write;
     pub mod json;
+    pub mod json_shape;
     pub mod json_simd;
     pub mod json_strings;
     pub mod json_text;

@@ -4,7 +4,8 @@
 //! overflow it. Numbers of any size and lone surrogate escapes are accepted, as the RFC's grammar says;
 //! what they mean is for those who read them. UTF-8 is checked only in strings with non-ASCII bytes.
 
-use super::json_simd::{Baseline, Vectors, Work, with_best_vectors};
+use super::json_shape::Shapes;
+use super::json_simd::{Baseline, Level, Vectors, Work, with_best_vectors};
 use super::json_strings::Strings;
 use std::ops::Range;
 
@@ -54,6 +55,12 @@ pub fn skip_value(text: &[u8], at: usize, depth_max: usize) -> Result<usize, Jso
     }
 }
 
+/// [`skip_value`] of a container with certain vectors; `None` if this CPU has them not.
+pub fn skip_container_on(level: Level, text: &[u8], at: usize, depth_max: usize) -> Option<Result<usize, JsonError>> {
+    let mut words = [0; DEEP_WORDS];
+    level.run(Walk { text, at, nest: Nest::new(&mut words, depth_max) })
+}
+
 fn skip_container(text: &[u8], at: usize, depth_max: usize) -> Result<usize, JsonError> {
     let mut words = [0; SHALLOW_WORDS];
     match with_best_vectors(Walk { text, at, nest: Nest::new(&mut words, depth_max) }) {
@@ -97,6 +104,12 @@ impl<'s> Nest<'s> {
         Ok(())
     }
 
+    /// Whether what is open innermost is an array.
+    #[inline(always)]
+    fn in_array(&self) -> bool {
+        self.depth > 0 && !self.in_object
+    }
+
     /// Closes the innermost container; says whether it was the outermost too.
     #[inline(always)]
     fn close(&mut self) -> bool {
@@ -119,7 +132,7 @@ impl Work for Walk<'_, '_> {
 
     #[inline(always)]
     fn run(mut self, vectors: impl Vectors) -> Self::Out {
-        walk(self.text, self.at, &mut self.nest, &mut Strings::new(self.text, self.at, vectors))
+        walk(self.text, self.at, &mut self.nest, &mut Strings::new(self.text, self.at, vectors), vectors)
     }
 }
 
@@ -129,12 +142,17 @@ fn walk<V: Vectors>(
     mut at: usize,
     nest: &mut Nest<'_>,
     strings: &mut Strings<'_, V>,
+    vectors: V,
 ) -> Result<usize, JsonError> {
+    let mut shapes = Shapes::new();
     loop {
         // `at` is where a value must start.
         match text.get(at) {
             Some(&bracket @ (b'{' | b'[')) => {
                 let object = bracket == b'{';
+                if object && nest.in_array() {
+                    shapes.open(at, nest.depth);
+                }
                 nest.open(object)?;
                 at = skip_whitespace(text, at + 1);
                 match text.get(at) {
@@ -143,6 +161,9 @@ fn walk<V: Vectors>(
                         at += 1;
                         if nest.close() {
                             return Ok(at);
+                        }
+                        if object && nest.in_array() {
+                            shapes.close(text, at, nest.depth, vectors);
                         }
                     }
                     _ => {
@@ -165,6 +186,12 @@ fn walk<V: Vectors>(
                     at = skip_whitespace(text, at + 1);
                     if nest.in_object {
                         at = read_name(text, at, strings)?.1;
+                    } else if text.get(at) == Some(&b'{') {
+                        let passed = shapes.pass(text, at, nest.depth, vectors);
+                        if passed > at {
+                            at = passed;
+                            continue;
+                        }
                     }
                     break;
                 }
@@ -172,6 +199,9 @@ fn walk<V: Vectors>(
                     at += 1;
                     if nest.close() {
                         return Ok(at);
+                    }
+                    if close == b'}' && nest.in_array() {
+                        shapes.close(text, at, nest.depth, vectors);
                     }
                 }
                 _ => return Err(JsonError::Invalid),
