@@ -1,6 +1,6 @@
 //! Request heads from clients: what is asked, how the body is framed, and the few fields that matter here.
 
-use super::http1::{BadHttp, Coding, Declared, FramingFields, HeadLimits, head_end, is_tchar, trim, visible};
+use super::http1::{BadHttp, Coding, Declared, FramingFields, HeadLimits, is_tchar, trim, visible};
 use super::http1_lines::{Field, Lines, Step, is_graphic, short_text, token_len};
 use super::http1_target::{is_host, read_target};
 use crate::logic::fault::HttpFault;
@@ -115,16 +115,8 @@ pub fn request_head<'b>(
     if !buf.get(start).copied().is_some_and(is_tchar) {
         return Err(HttpFault::BadRequest("the request does not start with a method"));
     }
-    let whole = match scanned {
-        0 => None,
-        _ => match head_end(buf, start, scanned, limits.bytes)? {
-            None => return Ok(None),
-            end => end,
-        },
-    };
-    let missing = || if buf.len() >= limits.bytes { Err(BadHttp::HeadTooLarge.into()) } else { Ok(None) };
-    let mut lines = Lines::new(buf, start, limits);
-    let Some(line) = lines.line()? else { return missing() };
+    let Some(mut lines) = Lines::open(buf, start, scanned, limits)? else { return Ok(None) };
+    let Some(line) = lines.line()? else { return Ok(lines.missing()?) };
     let first = request_line(line.text);
     if let Err(wrong) = first {
         lines.note(wrong);
@@ -133,26 +125,18 @@ pub fn request_head<'b>(
     let fields_at = lines.at();
 
     let mut gathered = Gathered::default();
-    let mut odd = None;
-    let end = loop {
+    let mut odd = Ok(());
+    loop {
         match lines.step()? {
-            Step::Field(field, value) if odd.is_none() => odd = gathered.take(field, value).err(),
+            Step::Field(field, value) if odd.is_ok() => odd = gathered.take(field, value),
             Step::Field(..) => {}
-            Step::End(end) => break end,
-            Step::Missing => return missing(),
+            Step::End => break,
+            Step::Missing => return Ok(lines.missing()?),
         }
-    };
-    if let Some(wrong) = lines.wrong() {
-        return Err(wrong.into());
     }
-    // The hint was about another head.
-    if whole.is_some_and(|whole| whole != end) {
-        return Err(BadHttp::StartLine.into());
-    }
+    lines.close()?;
     let target = read_target(method, target)?;
-    if let Some(odd) = odd {
-        return Err(odd);
-    }
+    odd?;
     if http11 && gathered.host.is_none() {
         return Err(HttpFault::BadRequest("no Host"));
     }
@@ -166,7 +150,7 @@ pub fn request_head<'b>(
         return Err(HttpFault::ExpectationFailed);
     }
     Ok(Some(RequestHead {
-        head_len: end,
+        head_len: lines.at(),
         verb: verb(method),
         path: target.path,
         query: target.query,
@@ -181,7 +165,7 @@ pub fn request_head<'b>(
         request_id: gathered.request_id,
         explain: gathered.explain,
         traceparent: gathered.traceparent.flatten(),
-        field_lines: buf.get(fields_at..end).unwrap_or_default(),
+        field_lines: buf.get(fields_at..lines.at()).unwrap_or_default(),
     }))
 }
 

@@ -1,7 +1,7 @@
 //! The members of an envelope, one after the other. Most of what they hold is short, and read without setting out
 //! for long texts; the rest is left to the scanner, and so is every judgement about what is JSON.
 
-use super::json::{self, JsonError, skip_whitespace};
+use super::json::{self, JsonError};
 use std::ops::Range;
 
 /// Validates the members of one object as they are read: for each one [`Members::next_name`], then
@@ -61,6 +61,15 @@ impl<'a> Members<'a> {
     /// Where the walk stands.
     pub(super) fn at(&self) -> usize {
         self.at
+    }
+}
+
+/// As the scanner's own, and nearly always there is none.
+#[inline(always)]
+fn skip_whitespace(text: &[u8], at: usize) -> usize {
+    match text.get(at) {
+        Some(b'!'..) => at,
+        _ => json::skip_whitespace(text, at),
     }
 }
 
