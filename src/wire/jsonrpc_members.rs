@@ -100,7 +100,7 @@ fn short_string_end(text: &[u8], at: usize) -> Option<usize> {
 const fn stops(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;
-    let (quote, backslash) = (word ^ b'"' as u64 * ONES, word ^ b'\\' as u64 * ONES);
+    let (quote, backslash) = (word ^ (b'"' as u64 * ONES), word ^ (b'\\' as u64 * ONES));
     // A subtraction borrows from the next byte only where this one is such a byte already.
     let found = (quote.wrapping_sub(ONES) & !quote)
         | (backslash.wrapping_sub(ONES) & !backslash)
