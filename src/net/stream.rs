@@ -308,7 +308,9 @@ impl Stream {
     pub fn is_quiet(&self) -> bool {
         match self.reading {
             // Whatever came by the last turn has ended the read.
-            Reading::Begun(_) => !self.socket.heard.get(),
+            Reading::Begun(number) if with_uring(|uring| uring.is_under_way(number)) == Some(true) => {
+                !self.socket.heard.get()
+            }
             _ => self.socket.is_quiet(),
         }
     }
@@ -316,7 +318,7 @@ impl Stream {
     /// Whether the peer of a connection that is not quiet has said something, and not just ended.
     pub fn has_spoken(&self) -> bool {
         match self.reading {
-            Reading::Begun(number) => {
+            Reading::Begun(number) if self.socket.heard.get() => {
                 matches!(with_uring(|uring| uring.peek(number)), Some(Some(Ok(read))) if read > 0)
             }
             _ => self.socket.read_now(&mut Vec::with_capacity(1)).is_ok_and(|read| read > 0),
