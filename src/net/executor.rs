@@ -15,6 +15,9 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 /// The number of the future that [`run`] was given.
 const MAIN: usize = usize::MAX;
 
+/// Bytes of a task's state that are fetched ahead: all of a connection's.
+const PREFETCHED: usize = 4 << 10;
+
 type Future = Pin<Box<dyn std::future::Future<Output = ()>>>;
 
 #[derive(Default)]
@@ -44,6 +47,19 @@ fn waker(number: usize) -> Waker {
     unsafe { Waker::from_raw(RawWaker::new(std::ptr::without_provenance(number), &DOES)) }
 }
 
+#[cfg(target_arch = "x86_64")]
+fn prefetch<T: ?Sized>(value: &T) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    let start = std::ptr::from_ref(value).cast::<i8>();
+    for line in (0..size_of_val(value).min(PREFETCHED)).step_by(64) {
+        // SAFETY: a hint, which reads nothing; the place is inside of `value`.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.add(line)) };
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn prefetch<T: ?Sized>(_: &T) {}
+
 fn wake(number: usize) {
     // At the thread's end there is nobody left to wake.
     let _ = TASKS.try_with(|tasks| tasks.wake(number));
@@ -65,6 +81,16 @@ impl Tasks {
         }
     }
 
+    /// Whoever is next is fetched from memory while the one before is polled: with many connections most of their
+    /// state has left the near caches by the time they are polled again.
+    fn prefetch_next(&self) {
+        let ready = self.ready.borrow();
+        let Some(number) = ready.front() else { return };
+        if let Some(future) = self.slots.borrow().get(*number).and_then(|slot| slot.task.as_ref()) {
+            prefetch(&**future);
+        }
+    }
+
     fn poll_next(&self, before_each: &impl Fn()) {
         let Some(number) = self.ready.borrow_mut().pop_front() else { return };
         let taken = self.slots.borrow_mut().get_mut(number).and_then(|slot| {
@@ -72,6 +98,7 @@ impl Tasks {
             slot.task.take()
         });
         let Some(mut task) = taken else { return };
+        self.prefetch_next();
         before_each();
         let polled = task.as_mut().poll(&mut Context::from_waker(&waker(number)));
         match polled {
