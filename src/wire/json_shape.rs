@@ -16,9 +16,16 @@ const LENGTH_MAX: usize = BLOCKS_MAX * BLOCK - 1;
 const MODELS: usize = 4;
 
 /// What a walk keeps in mind of the elements that are objects.
+#[derive(Default)]
 pub struct Shapes {
     /// Where the element starts that is being read, and how deep it stands.
     reading: Option<(usize, usize)>,
+    /// Nothing until an element has been read: short texts do not pay for it.
+    known: Option<Known>,
+}
+
+/// What is known of the elements before.
+struct Known {
     /// How long the last elements were that had to be read, and how deep they stood.
     lengths: [(usize, usize); MODELS],
     models: [Model; MODELS],
@@ -43,14 +50,6 @@ struct Model {
     content_last: u64,
 }
 
-impl Default for Shapes {
-    #[inline(always)]
-    fn default() -> Self {
-        let none = Model { start: 0, length: 0, depth: 0, content: [0; BLOCKS_MAX], content_last: 0 };
-        Shapes { reading: None, lengths: [(0, 0); MODELS], models: [none; MODELS], likely: 0, oldest: (0, 0) }
-    }
-}
-
 impl Shapes {
     /// An object starts in an array, `depth` deep.
     #[inline(always)]
@@ -67,12 +66,33 @@ impl Shapes {
         let Some((start, _)) = self.reading.take_if(|(_, reading)| *reading == depth) else { return };
         let length = end - start;
         if (BLOCK..=LENGTH_MAX).contains(&length) {
-            self.note(text, start..end, depth);
+            note(&mut self.known, text, start..end, depth);
         }
     }
 
-    /// Apart from the walk, whose registers are few.
-    #[inline(never)]
+    /// The end of the elements like a model that stand from `at` on with commas between, in an array whose elements
+    /// are `depth` deep; `at` if there is none.
+    #[inline(always)]
+    pub fn pass<V: Vectors>(&mut self, text: &[u8], at: usize, depth: usize, vectors: V) -> usize {
+        match &mut self.known {
+            Some(known) => known.pass(text, at, depth, vectors),
+            None => at,
+        }
+    }
+}
+
+/// Apart from the walk, whose registers are few.
+#[inline(never)]
+fn note(known: &mut Option<Known>, text: &[u8], element: Range<usize>, depth: usize) {
+    known.get_or_insert_with(Known::nothing).note(text, element, depth);
+}
+
+impl Known {
+    fn nothing() -> Self {
+        let none = Model { start: 0, length: 0, depth: 0, content: [0; BLOCKS_MAX], content_last: 0 };
+        Known { lengths: [(0, 0); MODELS], models: [none; MODELS], likely: 0, oldest: (0, 0) }
+    }
+
     fn note(&mut self, text: &[u8], element: Range<usize>, depth: usize) {
         let kind = (element.len(), depth);
         if self.lengths.contains(&kind) {
@@ -90,10 +110,8 @@ impl Shapes {
         }
     }
 
-    /// The end of the elements like a model that stand from `at` on with commas between, in an array whose elements
-    /// are `depth` deep; `at` if there is none.
     #[inline(always)]
-    pub fn pass<V: Vectors>(&mut self, text: &[u8], at: usize, depth: usize, vectors: V) -> usize {
+    fn pass<V: Vectors>(&mut self, text: &[u8], at: usize, depth: usize, vectors: V) -> usize {
         let (mut passed, mut next) = (at, at);
         let mut tried = 0;
         while tried < MODELS {
