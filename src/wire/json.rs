@@ -162,9 +162,6 @@ fn walk<V: Vectors>(
                         if nest.close() {
                             return Ok(at);
                         }
-                        if object && nest.in_array() {
-                            shapes.close(text, at, nest.depth);
-                        }
                     }
                     _ => {
                         if object {
@@ -201,7 +198,7 @@ fn walk<V: Vectors>(
                         return Ok(at);
                     }
                     if close == b'}' && nest.in_array() {
-                        shapes.close(text, at, nest.depth);
+                        shapes.close(at, nest.depth);
                     }
                 }
                 _ => return Err(JsonError::Invalid),

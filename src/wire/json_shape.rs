@@ -20,7 +20,9 @@ const MODELS: usize = 4;
 pub struct Shapes {
     /// Where the element starts that is being read, and how deep it stands.
     reading: Option<(usize, usize)>,
-    /// Nothing until an element has been read: short texts do not pay for it.
+    /// The one that was read last, and how deep it stood; looked at only when another one follows.
+    last: Option<(Range<usize>, usize)>,
+    /// Nothing until there is an element behind a second one: short texts do not pay for it.
     known: Option<Known>,
 }
 
@@ -60,20 +62,22 @@ impl Shapes {
         }
     }
 
-    /// An object of an array, `depth` deep, ends before `end`. If another one was as long, more may be.
+    /// An object of an array, `depth` deep, ends before `end`.
     #[inline(always)]
-    pub fn close(&mut self, text: &[u8], end: usize, depth: usize) {
+    pub fn close(&mut self, end: usize, depth: usize) {
         let Some((start, _)) = self.reading.take_if(|(_, reading)| *reading == depth) else { return };
-        let length = end - start;
-        if (BLOCK..=LENGTH_MAX).contains(&length) {
-            note(&mut self.known, text, start..end, depth);
-        }
+        self.last = Some((start..end, depth));
     }
 
     /// The end of the elements like a model that stand from `at` on with commas between, in an array whose elements
     /// are `depth` deep; `at` if there is none.
     #[inline(always)]
     pub fn pass<V: Vectors>(&mut self, text: &[u8], at: usize, depth: usize, vectors: V) -> usize {
+        if let Some((element, depth)) = self.last.take()
+            && (BLOCK..=LENGTH_MAX).contains(&element.len())
+        {
+            note(&mut self.known, text, element, depth);
+        }
         match &mut self.known {
             Some(known) => known.pass(text, at, depth, vectors),
             None => at,
@@ -93,6 +97,7 @@ impl Known {
         Known { lengths: [(0, 0); MODELS], models: [none; MODELS], likely: 0, oldest: (0, 0) }
     }
 
+    /// If another one was as long, more may be.
     fn note(&mut self, text: &[u8], element: Range<usize>, depth: usize) {
         let kind = (element.len(), depth);
         if self.lengths.contains(&kind) {
@@ -306,7 +311,8 @@ mod tests {
                 let mut shapes = Shapes::default();
                 for _ in 0..2 {
                     shapes.open(0, 1);
-                    shapes.close(self.0, length, 1);
+                    shapes.close(length, 1);
+                    shapes.pass(self.0, length, 1, vectors);
                 }
                 assert_eq!(shapes.pass(self.0, length + 1, 2, vectors), length + 1);
                 shapes.pass(self.0, length + 1, 1, vectors)
