@@ -22,19 +22,17 @@ pub struct Shapes {
     reading: Option<(usize, usize)>,
     /// The one that was read last, and how deep it stood; looked at only when another one follows.
     last: Option<(Range<usize>, usize)>,
-    /// Nothing until there is an element behind a second one: short texts do not pay for it.
+    /// Nothing until two elements seem to be as long: other texts do not pay for it.
     known: Option<Known>,
 }
 
-/// What is known of the elements before.
+/// The elements that others are held against.
 struct Known {
-    /// How long the last elements were that had to be read, and how deep they stood.
-    lengths: [(usize, usize); MODELS],
     models: [Model; MODELS],
     /// The one that was right last.
     likely: usize,
-    /// The next to be forgotten, length and model.
-    oldest: (usize, usize),
+    /// The next to be forgotten.
+    oldest: usize,
 }
 
 /// An element that others are held against.
@@ -69,52 +67,48 @@ impl Shapes {
         self.last = Some((start..end, depth));
     }
 
-    /// The end of the elements like a model that stand from `at` on with commas between, in an array whose elements
+    /// The end of the elements like one before that stand from `at` on with commas between, in an array whose elements
     /// are `depth` deep; `at` if there is none.
     #[inline(always)]
     pub fn pass<V: Vectors>(&mut self, text: &[u8], at: usize, depth: usize, vectors: V) -> usize {
-        if let Some((element, depth)) = self.last.take()
-            && (BLOCK..=LENGTH_MAX).contains(&element.len())
-        {
-            note(&mut self.known, text, element, depth);
+        let last = self.last.take();
+        if let Some(known) = &mut self.known {
+            let passed = known.pass(text, at, depth, vectors);
+            if passed > at {
+                return passed;
+            }
         }
-        match &mut self.known {
-            Some(known) => known.pass(text, at, depth, vectors),
-            None => at,
+        match last {
+            Some((element, last_depth)) if last_depth == depth && may_be_model(text, &element, at) => {
+                learn(&mut self.known, text, element, depth).pass(text, at, depth, vectors)
+            }
+            _ => at,
         }
     }
+}
+
+/// Whether the element is neither too short nor too long, and another one may end where one like it does.
+#[inline(always)]
+fn may_be_model(text: &[u8], element: &Range<usize>, at: usize) -> bool {
+    (BLOCK..=LENGTH_MAX).contains(&element.len()) && text.get(at + element.len() - 1) == Some(&b'}')
 }
 
 /// Apart from the walk, whose registers are few.
 #[inline(never)]
-fn note(known: &mut Option<Known>, text: &[u8], element: Range<usize>, depth: usize) {
-    known.get_or_insert_with(Known::nothing).note(text, element, depth);
+fn learn<'k>(known: &'k mut Option<Known>, text: &[u8], element: Range<usize>, depth: usize) -> &'k mut Known {
+    let known = known.get_or_insert_with(|| {
+        let none = Model { start: 0, length: 0, depth: 0, content: [0; BLOCKS_MAX], content_last: 0 };
+        Known { models: [none; MODELS], likely: 0, oldest: 0 }
+    });
+    if let (Some(model), Some(learned)) = (known.models.get_mut(known.oldest), Model::of(text, element, depth)) {
+        *model = learned;
+        known.likely = known.oldest;
+        known.oldest = (known.oldest + 1) % MODELS;
+    }
+    known
 }
 
 impl Known {
-    fn nothing() -> Self {
-        let none = Model { start: 0, length: 0, depth: 0, content: [0; BLOCKS_MAX], content_last: 0 };
-        Known { lengths: [(0, 0); MODELS], models: [none; MODELS], likely: 0, oldest: (0, 0) }
-    }
-
-    /// If another one was as long, more may be.
-    fn note(&mut self, text: &[u8], element: Range<usize>, depth: usize) {
-        let kind = (element.len(), depth);
-        if self.lengths.contains(&kind) {
-            let oldest = self.oldest.1;
-            if let Some(model) = self.models.get_mut(oldest)
-                && let Some(learned) = Model::of(text, element, depth)
-            {
-                *model = learned;
-                self.likely = oldest;
-                self.oldest.1 = (oldest + 1) % MODELS;
-            }
-        } else if let Some(oldest) = self.lengths.get_mut(self.oldest.0) {
-            *oldest = kind;
-            self.oldest.0 = (self.oldest.0 + 1) % MODELS;
-        }
-    }
-
     #[inline(always)]
     fn pass<V: Vectors>(&mut self, text: &[u8], at: usize, depth: usize, vectors: V) -> usize {
         let (mut passed, mut next) = (at, at);
@@ -309,12 +303,11 @@ mod tests {
             fn run(self, vectors: impl Vectors) -> usize {
                 let length = self.0.iter().position(|byte| *byte == b'}').unwrap() + 1;
                 let mut shapes = Shapes::default();
-                for _ in 0..2 {
-                    shapes.open(0, 1);
-                    shapes.close(length, 1);
-                    shapes.pass(self.0, length, 1, vectors);
-                }
+                shapes.open(0, 1);
+                shapes.close(length, 1);
                 assert_eq!(shapes.pass(self.0, length + 1, 2, vectors), length + 1);
+                shapes.open(0, 1);
+                shapes.close(length, 1);
                 shapes.pass(self.0, length + 1, 1, vectors)
             }
         }
