@@ -116,7 +116,9 @@ impl Connection {
         self.stream.look_after(self.now_ns);
         let (reply, keep_alive) = self.answer(&current, &ask, body, inflated.as_deref(), &tab).await;
         if keep_alive && reply.buf.len() - reply.from <= SHORT_WRITE && self.stream.plain().is_some() {
-            self.send(current.server(), reply).await;
+            if !self.send(current.server(), reply).await {
+                return Next::Close;
+            }
         } else if !self.write(current.server(), reply).await || !keep_alive {
             Box::pin(self.linger()).await;
             return Next::Close;
@@ -364,12 +366,13 @@ impl Connection {
         self.inbox.read(&mut self.stream, &self.shard.buffers, wanted).await
     }
 
-    /// A short answer goes with the next turn; the next read meets what became of it.
-    async fn send(&mut self, server: &Server, reply: Reply) {
+    /// A short answer goes with the next turn; the next read meets what became of it. `false` = an earlier one did not
+    /// reach the client: nothing more is done for it.
+    async fn send(&mut self, server: &Server, reply: Reply) -> bool {
         let to = reply.buf.len();
-        if let Some(plain) = self.stream.plain() {
-            plain.send(reply.buf, reply.from, to, Some(server.write_timeout_ns)).await;
-        }
+        let Some(plain) = self.stream.plain() else { return false };
+        plain.send(reply.buf, reply.from, to, Some(server.write_timeout_ns)).await;
+        plain.broke().is_none()
     }
 
     async fn write(&mut self, server: &Server, reply: Reply) -> bool {

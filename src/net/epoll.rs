@@ -61,9 +61,8 @@ impl Epoll {
         news
     }
 
-    /// Takes the list of a turn back for the next one.
-    pub fn keep(&mut self, mut news: Vec<Rc<Socket>>) {
-        news.clear();
+    /// Takes the list of a turn, which is empty by now, back for the next one.
+    pub fn keep(&mut self, news: Vec<Rc<Socket>>) {
         self.room = news;
     }
 }

@@ -215,9 +215,11 @@ impl Link {
     }
 
     /// Whether the peer has neither closed nor said anything: only such a connection may be used again. What TLS says
-    /// for itself (tickets) is taken in, and is nothing.
-    pub fn is_quiet(&mut self) -> bool {
-        let Some(tls) = &mut self.tls else { return self.stream.is_quiet() };
+    /// for itself (tickets) is taken in, and is nothing. With `surely` the kernel is asked, and not just the last turn.
+    pub fn is_quiet(&mut self, surely: bool) -> bool {
+        let Some(tls) = &mut self.tls else {
+            return if surely { self.stream.is_surely_quiet() } else { self.stream.is_quiet() };
+        };
         for _ in 0..QUIET_READS {
             if !tls.settles() {
                 return false;
@@ -236,8 +238,7 @@ impl Link {
 
     /// Whether the peer of a connection that is not quiet has said something, and not just ended. It is used no more.
     pub fn has_spoken(&self) -> bool {
-        let spoken = || self.stream.read_now(&mut Vec::with_capacity(1)).is_ok_and(|read| read > 0);
-        self.tls.as_ref().map_or_else(spoken, |tls| tls.holds())
+        self.tls.as_ref().map_or_else(|| self.stream.has_spoken(), |tls| tls.holds())
     }
 
     /// Tells the peer that nothing more will be written.
@@ -249,5 +250,35 @@ impl Link {
             self.stream.write_now(&note);
         }
         self.stream.finish_writing();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logic::units::MS;
+    use crate::net::ring::sleep;
+    use crate::net::stream::tests::{connected_to, on_both};
+    use std::io::Write;
+
+    #[test]
+    fn what_a_peer_says_unasked_is_told_from_its_end() {
+        for speaks in [true, false] {
+            on_both(move || async move {
+                let (stream, mut peer) = connected_to().await;
+                let mut link = Link::from(stream);
+                link.listen(&Buffers::default());
+                sleep(MS).await;
+                assert!(link.is_quiet(false) && link.is_quiet(true));
+                match speaks {
+                    true => peer.write_all(b"unasked").unwrap(),
+                    false => drop(peer),
+                }
+                while link.is_quiet(false) {
+                    sleep(MS).await;
+                }
+                assert_eq!(link.has_spoken(), speaks);
+            });
+        }
     }
 }

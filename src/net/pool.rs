@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 /// A non-replayable operation never rides a connection that was idle for longer.
-pub const IDLE_FOR_EFFECTS_NS: Nanos = 1_000_000_000;
+const IDLE_FOR_EFFECTS_NS: Nanos = 1_000_000_000;
 
 /// The connections of one shard to one Endpoint.
 pub struct Pool {
@@ -115,9 +115,11 @@ impl Pool {
         self.open.get()
     }
 
-    /// The connection that was used last, if it is young, was not idle for longer than `idle_max_ns`, and
-    /// its peer has kept quiet. Dead ones on the way are closed.
-    pub fn take_idle(self: &Rc<Pool>, now_ns: Nanos, idle_max_ns: Nanos) -> Option<Lease> {
+    /// The connection that was used last, if it is young, was not idle for too long, and its peer has kept quiet. What
+    /// is not `replayable` is not sent where an end or a byte has come, whether a turn has brought it yet or not. Dead
+    /// ones on the way are closed.
+    pub fn take_idle(self: &Rc<Pool>, now_ns: Nanos, replayable: bool) -> Option<Lease> {
+        let idle_max_ns = if replayable { Nanos::MAX } else { IDLE_FOR_EFFECTS_NS };
         loop {
             let mut idle = self.idle.borrow_mut().pop()?;
             if idle.since_ns + idle_max_ns.min(self.idle_timeout_ns) < now_ns {
@@ -125,7 +127,8 @@ impl Pool {
                 self.idle.borrow_mut().push(idle);
                 return None;
             }
-            if idle.connection.born_ns + self.max_age_ns >= now_ns && self.is_quiet(&mut idle.connection) {
+            let young = idle.connection.born_ns + self.max_age_ns >= now_ns;
+            if young && self.is_quiet(&mut idle.connection, !replayable) {
                 return Some(Lease { pool: self.clone(), connection: Some(idle.connection), reused: true });
             }
             drop(idle);
@@ -133,8 +136,8 @@ impl Pool {
         }
     }
 
-    fn is_quiet(&self, connection: &mut Connection) -> bool {
-        let quiet = connection.link.is_quiet();
+    fn is_quiet(&self, connection: &mut Connection, surely: bool) -> bool {
+        let quiet = connection.link.is_quiet(surely);
         if !quiet && connection.link.has_spoken() {
             self.speaks_unasked();
         }
@@ -196,7 +199,7 @@ impl Pool {
                 let one = &mut idle[at];
                 let expired =
                     one.since_ns + self.idle_timeout_ns < now_ns || one.connection.born_ns + self.max_age_ns < now_ns;
-                if expired || !self.is_quiet(&mut one.connection) {
+                if expired || !self.is_quiet(&mut one.connection, false) {
                     dead.push(idle.remove(at));
                 } else {
                     at += 1;
@@ -310,5 +313,64 @@ impl Drop for Lease {
             drop(connection);
             self.pool.freed();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logic::units::{MS, SECOND};
+    use crate::net::ring::{now, sleep};
+    use crate::net::stream::tests::{connected_to, on_both};
+    use std::io::Write;
+    use std::net::TcpStream;
+
+    /// A pool with one idle connection, and the peer of that.
+    async fn with_one(buffers: &Buffers) -> (Rc<Pool>, TcpStream) {
+        let (stream, peer) = connected_to().await;
+        let address = peer.local_addr().unwrap();
+        let pool = Rc::new(Pool {
+            idle: RefCell::default(),
+            open: Cell::new(0),
+            limit: 1,
+            idle_timeout_ns: 60 * SECOND,
+            max_age_ns: 600 * SECOND,
+            waiting: RefCell::default(),
+            addresses: RefCell::new(vec![address]),
+            dial: RefCell::default(),
+            warming: Cell::new(0),
+            unasked: Cell::new(false),
+        });
+        let lease = pool.reserve().unwrap().fill(stream.into(), address, now(), &EndpointCells::default());
+        lease.give_back(now(), buffers);
+        sleep(MS).await;
+        (pool, peer)
+    }
+
+    #[test]
+    fn an_end_that_no_turn_has_brought_yet_keeps_an_effect_away() {
+        on_both(|| async {
+            let (pool, peer) = with_one(&Buffers::default()).await;
+            drop(peer);
+            assert!(pool.take_idle(now(), false).is_none());
+            assert_eq!((pool.open(), pool.unasked.get()), (0, false));
+        });
+        on_both(|| async {
+            let (pool, mut peer) = with_one(&Buffers::default()).await;
+            peer.write_all(b"unasked").unwrap();
+            assert!(pool.take_idle(now(), false).is_none());
+            assert_eq!((pool.open(), pool.unasked.get()), (0, true));
+        });
+    }
+
+    #[test]
+    fn what_was_said_unasked_is_remembered() {
+        on_both(|| async {
+            let (pool, mut peer) = with_one(&Buffers::default()).await;
+            peer.write_all(b"unasked").unwrap();
+            sleep(20 * MS).await;
+            pool.sweep(now(), 64);
+            assert_eq!((pool.open(), pool.unasked.get()), (0, true));
+        });
     }
 }

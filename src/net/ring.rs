@@ -105,9 +105,9 @@ fn turn(may_wait: bool) {
     let wake_ns = sleepers::next_ns();
     if socket::is_uring() {
         with_uring(|uring| uring.turn(may_wait, wake_ns, read_clock));
-    } else if let Some(news) = with_epoll(|epoll| epoll.turn(may_wait, wake_ns, read_clock)) {
-        // Outside of the driver: who is woken may come back to it.
-        news.iter().for_each(|socket| socket.wake());
+    } else if let Some(mut news) = with_epoll(|epoll| epoll.turn(may_wait, wake_ns, read_clock)) {
+        // Outside of the driver: who is woken, and a socket that is let go, may come back to it.
+        news.drain(..).for_each(|socket| socket.wake());
         with_epoll(|epoll| epoll.keep(news));
     }
     if wake_ns.is_some() {

@@ -8,7 +8,7 @@ use crate::logic::units::Nanos;
 use crate::net::buffers::spent;
 use crate::net::ring::{now, sleep, within};
 use crate::net::socket::{Rest, Sent, Socket, is_uring, with_uring};
-use crate::net::uring::{End, Held, Uring, accepted, read_in};
+use crate::net::uring::{End, Held, Uring};
 use crate::net::watch::{Cut, Watch};
 use crate::net::wheel::TICK_NS;
 use futures_util::future::poll_fn;
@@ -57,7 +57,7 @@ pub struct Stream {
     reading: Reading,
     /// How long the peer may take nothing of a short write.
     patience_ns: Option<Nanos>,
-    /// A short write broke.
+    /// A write broke, or nobody waited for its end: a part of it may have gone out, and nothing follows it.
     broke: Option<WriteBroke>,
 }
 
@@ -147,10 +147,22 @@ impl Stream {
                 // Boxed: rare, and its state would make every connection's task larger.
                 News::Unsent => match Box::pin(self.send_rest()).await {
                     // Who has seen a part of it may have an answer.
-                    Err(broke) if broke.taken == 0 => return (Err(io::ErrorKind::BrokenPipe.into()), Vec::new()),
+                    Err(broke) if broke.taken == 0 => {
+                        self.stop_reading();
+                        return (Err(io::ErrorKind::BrokenPipe.into()), Vec::new());
+                    }
                     _ => {}
                 },
             }
+        }
+    }
+
+    /// What a read that has begun brings is of no use any more.
+    fn stop_reading(&mut self) {
+        match std::mem::replace(&mut self.reading, Reading::No) {
+            Reading::Begun(number) => drop(with_uring(|uring| uring.leave(number))),
+            Reading::Wanted(buf) => spent(buf),
+            Reading::No => {}
         }
     }
 
@@ -227,7 +239,7 @@ impl Stream {
         self.send_rest().await
     }
 
-    /// A short write that broke.
+    /// A write that broke: nothing is written any more.
     pub fn broke(&self) -> Option<WriteBroke> {
         self.broke
     }
@@ -239,8 +251,7 @@ impl Stream {
         let Some(Rest { bytes, from, at, to }) = rest else { return self.broke.map_or(Ok(()), Err) };
         if state == Sent::Broke {
             spent(bytes);
-            self.broke = Some(WriteBroke { taken: at - from });
-            return Err(WriteBroke { taken: at - from });
+            return Err(self.breaks(at - from));
         }
         let (deadline_ns, cut) = self.watch.deadline();
         if let Some(patience_ns) = self.patience_ns {
@@ -251,19 +262,20 @@ impl Stream {
         if self.patience_ns.is_some() && wrote.is_ok() {
             self.watch.arm(deadline_ns, cut, now());
         }
-        wrote.map_err(|broke| {
-            let broke = WriteBroke { taken: at - from + broke.taken };
-            self.broke = Some(broke);
-            broke
-        })
+        wrote.map_err(|broke| self.breaks(at - from + broke.taken))
+    }
+
+    fn breaks(&mut self, taken: usize) -> WriteBroke {
+        *self.broke.insert(WriteBroke { taken })
     }
 
     /// Writes `buf[from..to]`. An error says how many bytes the kernel had taken. With `patience_ns` the
     /// deadline moves on whenever the peer takes something: it bounds the standstill, not the whole.
     pub async fn write(&mut self, buf: Vec<u8>, from: usize, to: usize, patience_ns: Option<Nanos>) -> Wrote {
-        if self.socket.sent.get() != Sent::Whole
-            && let Err(_) = Box::pin(self.sent()).await
-        {
+        if self.socket.sent.get() != Sent::Whole {
+            let _ = Box::pin(self.sent()).await;
+        }
+        if self.broke.is_some() {
             return (Err(WriteBroke { taken: 0 }), buf);
         }
         self.write_on(buf, from, to, patience_ns).await
@@ -271,11 +283,13 @@ impl Stream {
 
     async fn write_on(&mut self, mut buf: Vec<u8>, from: usize, to: usize, patience_ns: Option<Nanos>) -> Wrote {
         let mut at = from;
+        // So it stays if this future is dropped.
+        self.breaks(to - from);
         while at < to {
             let (wrote, back) = self.write_once(buf, at, to).await;
             buf = back;
             match wrote {
-                Ok(0) => return (Err(WriteBroke { taken: at - from }), buf),
+                Ok(0) => return (Err(self.breaks(at - from)), buf),
                 Ok(n) => {
                     at += n;
                     self.watch.moved_on();
@@ -284,9 +298,10 @@ impl Stream {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return (Err(WriteBroke { taken: at - from }), buf),
+                Err(_) => return (Err(self.breaks(at - from)), buf),
             }
         }
+        self.broke = None;
         (Ok(()), buf)
     }
 
@@ -315,14 +330,23 @@ impl Stream {
         }
     }
 
-    /// Whether the peer of a connection that is not quiet has said something, and not just ended.
+    /// As [`Stream::is_quiet`], but knows what has come since the last turn too, for a call into the kernel.
+    pub fn is_surely_quiet(&self) -> bool {
+        let quiet = self.socket.is_quiet();
+        // Asked first: what the kernel had moved to the read by then has ended it.
+        with_uring(Uring::take_completions);
+        quiet && !self.socket.heard.get()
+    }
+
+    /// Whether the peer of a connection that is not quiet has said something, and not just ended. It is used no more.
     pub fn has_spoken(&self) -> bool {
-        match self.reading {
-            Reading::Begun(number) if self.socket.heard.get() => {
-                matches!(with_uring(|uring| uring.peek(number)), Some(Some(Ok(read))) if read > 0)
-            }
-            _ => self.socket.read_now(&mut Vec::with_capacity(1)).is_ok_and(|read| read > 0),
-        }
+        let ended = match self.reading {
+            Reading::Begun(number) => with_uring(|uring| uring.peek(number)).flatten(),
+            _ => None,
+        };
+        let read = ended.map(|read| read.map(|read| read as usize));
+        let read = read.unwrap_or_else(|| self.socket.read_now(&mut Vec::with_capacity(1)));
+        read.is_ok_and(|read| read > 0)
     }
 
     /// From now on (`false`: no longer) a write ends when the peer speaks and takes nothing for about a second.
@@ -351,9 +375,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.watch.let_go();
-        if let Reading::Begun(number) = self.reading {
-            with_uring(|uring| uring.leave(number));
-        }
+        self.stop_reading();
     }
 }
 
@@ -362,12 +384,8 @@ fn is_for_later(error: &io::Error) -> bool {
 }
 
 fn read_end((read, held): End) -> (io::Result<usize>, Vec<u8>) {
-    let Held::Room(mut buf) = held else { return (Err(io::ErrorKind::InvalidInput.into()), Vec::new()) };
-    let read = read.map(|read| {
-        read_in(&mut buf, read);
-        read as usize
-    });
-    (read, buf)
+    let Held::Room(buf) = held else { return (Err(io::ErrorKind::InvalidInput.into()), Vec::new()) };
+    (read.map(|read| read as usize), buf)
 }
 
 fn write_end((wrote, held): End) -> (io::Result<usize>, Vec<u8>) {
@@ -472,7 +490,11 @@ impl Listener {
     async fn accept(&self) -> io::Result<OwnedFd> {
         if is_uring() {
             let number = with_uring(|uring| uring.accept(&self.socket));
-            return Ended { number }.await.0.map(accepted);
+            let ended = Ended { number };
+            return match ended.await {
+                (Ok(_), Held::Accepted(fd)) => Ok(fd),
+                (accepted, _) => Err(accepted.err().unwrap_or_else(|| io::ErrorKind::InvalidInput.into())),
+            };
         }
         let accept = |context: &mut Context<'_>| {
             let accepted = self.socket.attempt(false, context, |socket| socket.accept());
@@ -502,31 +524,32 @@ impl Drop for Listener {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::logic::units::MS;
     use crate::net::ring::{Ring, spawn, tick};
     use crate::net::watch::{REVISIT_NS, hurry_readers};
     use std::cell::Cell;
     use std::io::{Read, Write};
+    use std::pin::pin;
     use std::time::Duration;
 
     /// Runs a test on both drivers, with deadlines looked after.
-    fn on_both<F: Future<Output = ()> + 'static>(test: impl Fn() -> F) {
+    pub fn on_both<F: Future<Output = ()> + 'static>(test: impl Fn() -> F) {
         for ring in [Ring::io_uring(), Ring::epoll()] {
             let mut ring = ring.expect("both drivers are to be had where tests run");
             ring.block_on(async {
-                let done = Rc::new(Cell::new(false));
-                let (seen, body) = (done.clone(), test());
+                let (done, panicked) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+                let (seen, broken, body) = (done.clone(), panicked.clone(), test());
                 spawn(
                     async move {
                         body.await;
                         done.set(true);
                     },
-                    || {},
+                    move || panicked.set(true),
                 );
                 let until_ns = now() + 10_000 * MS;
-                tick(|now_ns| !seen.get() && now_ns < until_ns).await;
+                tick(|now_ns| !seen.get() && !broken.get() && now_ns < until_ns).await;
                 assert!(seen.get(), "the test's task did not come to its end");
             });
         }
@@ -750,6 +773,294 @@ mod tests {
             while other.is_quiet() {
                 sleep(MS).await;
             }
+        });
+    }
+
+    /// A connection, and its peer, which does not wait.
+    pub async fn connected_to() -> (Stream, std::net::TcpStream) {
+        let (listener, address) = pair();
+        let stream = Stream::connect(address, 1_000 * MS).await.unwrap();
+        let (peer, _) = listener.accept().unwrap();
+        peer.set_nonblocking(true).unwrap();
+        (stream, peer)
+    }
+
+    /// Writes until the kernel takes no more: whatever is written next finds no room.
+    async fn fill(stream: &Stream) -> usize {
+        SockRef::from(&stream.socket.fd).set_send_buffer_size(16 << 10).unwrap();
+        let (mut filled, mut full) = (0, 0);
+        // What reaches the peer's buffer makes room once more.
+        while full < 5 {
+            full += 1;
+            for length in [4 << 10, 1] {
+                while let Ok(taken) = stream.socket.write_now(&vec![b'.'; length]) {
+                    (filled, full) = (filled + taken, 0);
+                }
+            }
+            sleep(10 * MS).await;
+        }
+        filled
+    }
+
+    /// Reads what comes to `peer`, until it ends or `bytes` are there.
+    async fn all(peer: &mut std::net::TcpStream, bytes: usize) -> Vec<u8> {
+        let (mut got, mut some) = (Vec::new(), vec![0; 64 << 10]);
+        while got.len() < bytes {
+            match peer.read(&mut some) {
+                Ok(0) => break,
+                Ok(read) => got.extend_from_slice(&some[..read]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(MS).await,
+                Err(_) => break,
+            }
+        }
+        got
+    }
+
+    #[test]
+    fn a_read_that_was_dropped_loses_no_byte() {
+        on_both(|| async {
+            let (mut stream, mut peer) = connected_to().await;
+            assert!(within(20 * MS, stream.read(Vec::with_capacity(16))).await.is_none());
+            peer.write_all(b"abc").unwrap();
+            // It ends while nobody waits for it.
+            sleep(20 * MS).await;
+            assert!(stream.reads() && !stream.is_quiet() && stream.has_spoken());
+        });
+        on_both(|| async {
+            let (mut stream, mut peer) = connected_to().await;
+            assert!(within(20 * MS, stream.read(Vec::with_capacity(16))).await.is_none());
+            peer.write_all(b"abc").unwrap();
+            sleep(20 * MS).await;
+            let (read, buf) = stream.go_on_reading().await;
+            assert_eq!((read.unwrap(), buf.as_slice()), (3, &b"abc"[..]));
+            assert!(!stream.reads() && stream.is_quiet());
+        });
+    }
+
+    #[test]
+    fn short_writes_go_out_in_order() {
+        on_both(|| async {
+            let (mut stream, mut peer) = connected_to().await;
+            stream.send(b"..one".to_vec(), 2, 5, None).await;
+            stream.send(b"two.".to_vec(), 0, 3, None).await;
+            let (wrote, _) = stream.write(b"three".to_vec(), 0, 5, None).await;
+            assert_eq!((wrote, stream.sent().await, stream.broke()), (Ok(()), Ok(()), None));
+            assert_eq!(all(&mut peer, 11).await, b"onetwothree");
+        });
+    }
+
+    #[test]
+    fn what_found_no_room_goes_out_once_there_is_some() {
+        on_both(|| async {
+            let (mut stream, mut peer) = connected_to().await;
+            let filled = fill(&stream).await;
+            let idle_ns = now() + 60_000 * MS;
+            stream.arm(idle_ns, Cut::Read, now());
+            stream.send(b"first".to_vec(), 0, 5, Some(5_000 * MS)).await;
+            spawn(
+                async move {
+                    let got = all(&mut peer, filled + 5).await;
+                    assert_eq!(&got[filled..], b"first");
+                    peer.write_all(b"ok").unwrap();
+                    let got = all(&mut peer, 11).await;
+                    assert_eq!(got, b"secondthird");
+                    peer.write_all(b"bye").unwrap();
+                    sleep(1_000 * MS).await;
+                },
+                || {},
+            );
+            // Whoever reads sees to it, and has its own deadline again.
+            let (read, buf) = stream.read(Vec::with_capacity(16)).await;
+            assert_eq!((read.unwrap(), buf.as_slice()), (2, &b"ok"[..]));
+            assert_eq!(stream.watch.deadline(), (idle_ns, Cut::Read));
+            stream.send(b"second".to_vec(), 0, 6, Some(5_000 * MS)).await;
+            stream.send(b"third".to_vec(), 0, 5, Some(5_000 * MS)).await;
+            let (read, buf) = stream.read(Vec::with_capacity(16)).await;
+            assert_eq!((read.unwrap(), buf.as_slice(), stream.broke()), (3, &b"bye"[..], None));
+        });
+    }
+
+    #[test]
+    fn of_a_short_write_without_room_nothing_was_taken() {
+        on_both(|| async {
+            let (mut stream, mut peer) = connected_to().await;
+            let filled = fill(&stream).await;
+            let begun_ns = now();
+            stream.send(b"late".to_vec(), 0, 4, Some(50 * MS)).await;
+            let (read, _) = stream.read(Vec::with_capacity(16)).await;
+            assert!(read.is_err() && stream.expired() && now() >= begun_ns + 50 * MS);
+            assert_eq!(stream.broke(), Some(WriteBroke { taken: 0 }));
+            assert!(!stream.reads(), "nobody asks for a read whose buffer was not given back");
+            let (wrote, _) = stream.write(b"later".to_vec(), 0, 5, None).await;
+            assert_eq!(wrote, Err(WriteBroke { taken: 0 }));
+            drop(stream);
+            assert_eq!(all(&mut peer, usize::MAX).await.len(), filled);
+        });
+    }
+
+    #[test]
+    fn a_short_write_to_nobody_breaks() {
+        on_both(|| async {
+            let (mut stream, _peer) = connected_to().await;
+            stream.finish_writing();
+            stream.send(b"late".to_vec(), 0, 4, None).await;
+            assert_eq!(stream.sent().await, Err(WriteBroke { taken: 0 }));
+            stream.send(b"later".to_vec(), 0, 5, None).await;
+            assert_eq!((stream.sent().await, stream.broke()), (Err(WriteBroke { taken: 0 }), stream.broke));
+        });
+    }
+
+    #[test]
+    fn after_a_short_write_that_broke_nothing_else_is_written() {
+        on_both(|| async {
+            let (mut stream, mut peer) = connected_to().await;
+            // The kernel was short of memory, and is no more.
+            stream.socket.rest.replace(Some(Rest { bytes: b"answer".to_vec(), from: 0, at: 3, to: 6 }));
+            stream.socket.sent.set(Sent::Broke);
+            stream.send(b"next".to_vec(), 0, 4, None).await;
+            assert_eq!(stream.broke(), Some(WriteBroke { taken: 3 }));
+            let (wrote, _) = stream.write(b"long".to_vec(), 0, 4, None).await;
+            assert_eq!(wrote, Err(WriteBroke { taken: 0 }));
+            drop(stream);
+            assert_eq!(all(&mut peer, usize::MAX).await, b"");
+        });
+    }
+
+    #[test]
+    fn nothing_is_written_behind_a_rest_that_was_given_up() {
+        on_both(|| async {
+            let (mut stream, mut peer) = connected_to().await;
+            let filled = fill(&stream).await;
+            stream.send(b"rest".to_vec(), 0, 4, None).await;
+            assert!(within(30 * MS, stream.read(Vec::with_capacity(16))).await.is_none());
+            let reader = async move {
+                sleep(10 * MS).await;
+                all(&mut peer, usize::MAX).await
+            };
+            let writer = async move {
+                stream.send(b"next".to_vec(), 0, 4, None).await;
+                let (wrote, _) = stream.write(b"last".to_vec(), 0, 4, None).await;
+                assert!(wrote.is_err() && stream.broke().is_some_and(|broke| broke.taken > 0));
+            };
+            let (got, ()) = futures_util::future::join(reader, writer).await;
+            assert!(b"rest".starts_with(&got[filled..]), "{:?}", &got[filled..]);
+        });
+    }
+
+    #[test]
+    fn nothing_is_heard_before_it_is_known_what_was_said() {
+        on_both(|| async {
+            let (mut stream, mut peer) = connected_to().await;
+            stream.begin_read(Vec::with_capacity(16));
+            peer.write_all(b"early").unwrap();
+            while stream.is_quiet() {
+                sleep(MS).await;
+            }
+            stream.send(b"asked".to_vec(), 0, 5, None).await;
+            let mut polls = 0;
+            let (read, buf) = {
+                let mut reading = pin!(stream.go_on_reading());
+                poll_fn(|context| {
+                    polls += 1;
+                    reading.as_mut().poll(context)
+                })
+                .await
+            };
+            assert_eq!((read.unwrap(), buf.as_slice()), (5, &b"early"[..]));
+            assert_eq!(polls, if is_uring() { 2 } else { 1 });
+            assert_eq!(all(&mut peer, 5).await, b"asked");
+        });
+    }
+
+    #[test]
+    fn a_socket_stays_open_while_the_kernel_works_on_it_and_no_longer() {
+        on_both(|| async {
+            let (mut stream, mut peer) = connected_to().await;
+            let at = Rc::downgrade(&stream.socket);
+            stream.begin_read(Vec::with_capacity(16));
+            sleep(MS).await;
+            drop(stream);
+            assert_eq!(at.upgrade().is_some(), is_uring(), "its number must not be another's meanwhile");
+            let begun_ns = now();
+            assert_eq!(all(&mut peer, 1).await, b"", "closed");
+            assert!(at.upgrade().is_none() && now() < begun_ns + 1_000 * MS);
+        });
+    }
+
+    #[test]
+    fn whoever_gets_the_number_of_a_read_that_was_left_gets_all_of_its_own() {
+        on_both(|| async {
+            for round in 0..50_u8 {
+                let (mut left, _left_peer) = connected_to().await;
+                left.begin_read(Vec::with_capacity(16));
+                sleep(u64::from(round % 2)).await;
+                let (mut stream, mut peer) = connected_to().await;
+                drop(left);
+                stream.begin_read(Vec::with_capacity(16));
+                let (mut other, mut other_peer) = connected_to().await;
+                other.begin_read(Vec::with_capacity(16));
+                peer.write_all(&[round]).unwrap();
+                other_peer.write_all(&[round, round]).unwrap();
+                for (stream, bytes) in [(&mut stream, 1), (&mut other, 2)] {
+                    let (read, buf) = stream.go_on_reading().await;
+                    assert_eq!((read.unwrap(), buf), (bytes, vec![round; bytes]));
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_connect_that_nobody_answers_ends_in_time() {
+        let held = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        held.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        held.listen(0).unwrap();
+        let address = held.local_addr().unwrap().as_socket().unwrap();
+        let mut queue = Vec::new();
+        let full = (0..16).any(|_| {
+            let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            let full = socket.connect_timeout(&address.into(), Duration::from_millis(100)).is_err();
+            queue.push(socket);
+            full
+        });
+        assert!(full, "a queue that never fills proves nothing");
+        on_both(move || async move {
+            let begun_ns = now();
+            let connected = Stream::connect(address, 150 * MS).await;
+            assert_eq!(connected.err().map(|error| error.kind()), Some(io::ErrorKind::TimedOut));
+            assert!((150 * MS..3_000 * MS).contains(&(now() - begun_ns)), "{} ms", (now() - begun_ns) / MS);
+        });
+    }
+
+    #[test]
+    fn a_connect_that_is_refused_says_so() {
+        on_both(|| async {
+            let (listener, address) = pair();
+            drop(listener);
+            let refused = Stream::connect(address, 1_000 * MS).await;
+            assert_eq!(refused.err().map(|error| error.kind()), Some(io::ErrorKind::ConnectionRefused));
+        });
+    }
+
+    #[test]
+    fn sleepers_wake_in_order_and_never_early() {
+        on_both(|| async {
+            let (order, begun_ns) = (Rc::new(std::cell::RefCell::new(Vec::new())), now());
+            for ms in [40, 5, 25, 5, 0] {
+                let order = order.clone();
+                spawn(
+                    async move {
+                        sleep(ms * MS).await;
+                        assert!(now() >= begun_ns + ms * MS);
+                        order.borrow_mut().push(ms);
+                    },
+                    || {},
+                );
+            }
+            while order.borrow().len() < 5 {
+                sleep(MS).await;
+            }
+            assert_eq!(*order.borrow(), [0, 5, 5, 25, 40]);
+            assert!(now() < begun_ns + 2_000 * MS);
         });
     }
 }

@@ -11,7 +11,7 @@ use crate::net::buffers::{Buffers, HEADROOM, SMALL_RESPONSE};
 use crate::net::coded::TURN_STEPS;
 use crate::net::connect::connect;
 use crate::net::link::Link;
-use crate::net::pool::{IDLE_FOR_EFFECTS_NS, Lease, Pool};
+use crate::net::pool::{Lease, Pool};
 use crate::net::ring::{self, Cut, Watch};
 use crate::net::shard::Upstream;
 use crate::net::tab::Tab;
@@ -234,10 +234,9 @@ async fn checkout(
     now_ns: &mut Nanos,
 ) -> Result<Lease, Reason> {
     let pool: &Rc<Pool> = &place.upstream.pool;
-    let idle_max_ns = if replayable { Nanos::MAX } else { IDLE_FOR_EFFECTS_NS };
     let queue_until_ns = until_ns.min(now_ns.saturating_add(place.endpoint.queue_timeout_ns));
     loop {
-        if !fresh_only && let Some(lease) = pool.take_idle(*now_ns, idle_max_ns) {
+        if !fresh_only && let Some(lease) = pool.take_idle(*now_ns, replayable) {
             return Ok(lease);
         }
         if let Some(slot) = pool.reserve() {

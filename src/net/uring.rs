@@ -39,6 +39,8 @@ pub enum Held {
     Address { _at: Box<socket2::SockAddr> },
     /// A descriptor comes out of it.
     Nothing,
+    /// The descriptor that has come.
+    Accepted(OwnedFd),
 }
 
 /// How an operation ended: what the kernel says, and what it worked on.
@@ -69,14 +71,14 @@ pub struct Uring {
     operations: Slab<Operation>,
     /// Completions that come with the next call into the kernel at once, and so are nothing to be woken for.
     at_once: usize,
-    /// When the earliest timeout that is under way fires.
-    timeout_ns: Nanos,
+    /// When the timeouts fire that are under way, the earliest last.
+    timeouts: Vec<Nanos>,
     timespec: Box<Timespec>,
     /// [`POLL_FIRST`], or nothing where the kernel does not know it.
     poll_first: u16,
     /// How often the kernel was entered.
     turns: u32,
-    /// Completions of this turn that somebody waited for.
+    /// What somebody is woken for in this turn.
     woken: usize,
     /// The last turn brought many.
     busy: bool,
@@ -96,7 +98,7 @@ impl Uring {
             ring,
             operations: Slab::new(),
             at_once: 0,
-            timeout_ns: Nanos::MAX,
+            timeouts: Vec::new(),
             timespec: Box::default(),
             poll_first,
             turns: 0,
@@ -211,7 +213,7 @@ impl Uring {
                 let code = *code;
                 let Operation { held, socket, .. } = self.operations.remove(number);
                 socket.heard.set(false);
-                Poll::Ready((outcome(code), held))
+                Poll::Ready((outcome(code), brought(held, code)))
             }
             State::Left | State::Sent { .. } => Poll::Pending,
         }
@@ -280,23 +282,28 @@ impl Uring {
 
     /// One timeout serves all turns until it fires: a wait of its own in each turn would set a timer each time.
     fn wake_at(&mut self, wake_ns: Nanos, now: fn() -> Nanos) {
-        if self.timeout_ns <= wake_ns {
+        if self.timeouts.last().is_some_and(|earliest_ns| *earliest_ns <= wake_ns) {
             return;
         }
         let left_ns = wake_ns.saturating_sub(now());
         *self.timespec = Timespec::new().sec(left_ns / 1_000_000_000).nsec((left_ns % 1_000_000_000) as u32);
         let entry = opcode::Timeout::new(&raw const *self.timespec).build().user_data(OF_TIMEOUT);
-        // The kernel reads the timespec when the entry is submitted, which the turn does before it is changed again.
+        // The kernel reads the timespec when the entry is submitted, which the turn does before it is changed again; if
+        // it failed, both fire at the earlier time.
         self.push(&entry);
-        self.timeout_ns = wake_ns;
+        self.timeouts.push(wake_ns);
     }
 
-    fn take_completions(&mut self) {
+    /// Takes what has ended by now.
+    pub fn take_completions(&mut self) {
         loop {
             let Some(entry) = self.ring.completion().next() else { return };
             match entry.user_data() {
                 OF_NOBODY => {}
-                OF_TIMEOUT => self.timeout_ns = Nanos::MAX,
+                OF_TIMEOUT => {
+                    self.timeouts.pop();
+                    self.woken += 1;
+                }
                 number => self.complete(number as usize, entry.result()),
             }
         }
@@ -321,7 +328,7 @@ impl Uring {
                 let Operation { held, socket, .. } = self.operations.remove(number);
                 self.at_once = self.at_once.saturating_sub(1);
                 if let Held::Bytes(bytes) = held {
-                    told(&socket, code, bytes, from, to);
+                    self.woken += usize::from(told(&socket, code, bytes, from, to));
                 }
             }
             State::Left => {
@@ -349,22 +356,25 @@ fn takes_poll_first(ring: &mut IoUring) -> io::Result<bool> {
     Ok(read == Some(1))
 }
 
-/// What a socket learns of a write that ended at once.
-fn told(socket: &Rc<Socket>, code: i32, bytes: Vec<u8>, from: usize, to: usize) {
+/// What a socket learns of a write that ended at once. `true` = somebody is woken for it.
+fn told(socket: &Rc<Socket>, code: i32, bytes: Vec<u8>, from: usize, to: usize) -> bool {
     let taken = usize::try_from(code).unwrap_or(0);
     if taken == to - from {
         socket.sent.set(Sent::Whole);
         // Of success only those are told who wait for it, or have already heard more.
-        if socket.asked.take() || socket.heard.get() {
+        let asked = socket.asked.take() || socket.heard.get();
+        if asked {
             socket.wake_writer();
         }
-        return spent(bytes);
+        spent(bytes);
+        return asked;
     }
     let full = code >= 0 || matches!(-code, libc::EAGAIN | libc::EINTR);
     let rest = Rest { bytes, from, at: from + taken, to };
     *socket.rest.borrow_mut() = Some(rest);
     socket.sent.set(if full { Sent::Short } else { Sent::Broke });
     socket.wake_writer();
+    true
 }
 
 /// An operation that nobody asks for is over.
@@ -373,7 +383,7 @@ fn let_go(operation: Operation, code: i32) {
         // SAFETY: a successful accept made this descriptor, and nobody else knows it.
         Held::Nothing if code >= 0 => drop(unsafe { OwnedFd::from_raw_fd(code) }),
         Held::Bytes(bytes) | Held::Room(bytes) => spent(bytes),
-        Held::Nothing | Held::Address { .. } => {}
+        Held::Nothing | Held::Address { .. } | Held::Accepted(_) => {}
     }
 }
 
@@ -381,8 +391,11 @@ impl Drop for Uring {
     fn drop(&mut self) {
         // The kernel may still write to what is held: it is never given back.
         for operation in self.operations.drain() {
-            if !matches!(operation.state, State::Ended(_)) {
-                let _ = ManuallyDrop::new(operation.held);
+            match operation.state {
+                State::Ended(code) => let_go(operation, code),
+                _ => {
+                    let _ = ManuallyDrop::new(operation.held);
+                }
             }
         }
     }
@@ -401,16 +414,151 @@ fn outcome(code: i32) -> io::Result<u32> {
     u32::try_from(code).map_err(|_| io::Error::from_raw_os_error(-code))
 }
 
-/// How many bytes were read into `bytes`: they belong to it from now on.
-pub fn read_in(bytes: &mut Vec<u8>, read: u32) {
-    let filled = bytes.len() + read as usize;
-    debug_assert!(filled <= bytes.capacity());
-    // SAFETY: the kernel has written `read` bytes behind the contents, into the spare capacity that it was told of.
-    unsafe { bytes.set_len(filled) };
+/// What an operation that ended with this code has made of what it worked on.
+fn brought(held: Held, code: i32) -> Held {
+    match (held, usize::try_from(code)) {
+        (Held::Room(mut bytes), Ok(read)) => {
+            let filled = bytes.len() + read;
+            debug_assert!(filled <= bytes.capacity());
+            // SAFETY: the kernel has written `read` bytes behind the contents, into the spare capacity that it was told
+            // of, and nobody had the buffer meanwhile.
+            unsafe { bytes.set_len(filled) };
+            Held::Room(bytes)
+        }
+        // SAFETY: a successful accept made this descriptor, its completion is taken once, and nobody else knows it.
+        (Held::Nothing, Ok(_)) => Held::Accepted(unsafe { OwnedFd::from_raw_fd(code) }),
+        (held, _) => held,
+    }
 }
 
-/// The descriptor that an accept brought.
-pub fn accepted(number: u32) -> OwnedFd {
-    // SAFETY: a successful accept made this descriptor, its completion is taken once, and nobody else knows it.
-    unsafe { OwnedFd::from_raw_fd(number as i32) }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::ring::now;
+    use futures_util::task::noop_waker;
+    use std::io::Read;
+
+    const MS: Nanos = 1_000_000;
+
+    fn socket() -> (Rc<Socket>, UnixStream) {
+        let (here, there) = UnixStream::pair().unwrap();
+        there.set_nonblocking(true).unwrap();
+        (Socket::new(here.into()).unwrap(), there)
+    }
+
+    fn peer_reads(peer: &mut UnixStream) -> Vec<u8> {
+        let mut got = vec![0; 64 << 10];
+        let read = peer.read(&mut got).unwrap_or(0);
+        got.truncate(read);
+        got
+    }
+
+    #[test]
+    fn more_operations_than_the_ring_has_room_for() {
+        const MANY: usize = 3 * ENTRIES as usize;
+        let mut uring = Uring::new().unwrap();
+        let (socket, mut peer) = socket();
+        let reads: Vec<usize> = (0..MANY).map(|_| uring.read(&socket, Vec::with_capacity(1))).collect();
+        uring.turn(false, None, now);
+        let bytes: Vec<u8> = (0..MANY).map(|at| (at % 251) as u8).collect();
+        peer.write_all(&bytes).unwrap();
+        let waker = noop_waker();
+        let mut context = Context::from_waker(&waker);
+        let mut got = Vec::new();
+        for number in reads {
+            loop {
+                match uring.poll(number, &mut context) {
+                    Poll::Ready((read, Held::Room(buf))) => {
+                        assert_eq!((read.unwrap(), buf.capacity()), (1, 1));
+                        got.push(buf.first().copied());
+                        break;
+                    }
+                    _ => uring.turn(true, Some(now() + 1_000 * MS), now),
+                }
+            }
+        }
+        assert_eq!((got.len(), uring.operations.len()), (MANY, 0));
+    }
+
+    #[test]
+    fn many_short_writes_go_in_order_and_none_is_waited_for_in_vain() {
+        const MANY: usize = 3 * ENTRIES as usize;
+        let mut uring = Uring::new().unwrap();
+        let sockets: Vec<_> = (0..4).map(|_| socket()).collect();
+        for at in 0..MANY {
+            uring.send(&sockets[at % 4].0, vec![(at / 4 % 251) as u8], 0, 1);
+        }
+        let begun_ns = now();
+        uring.turn(true, Some(begun_ns + 50 * MS), now);
+        while uring.at_once > 0 {
+            uring.turn(true, Some(now() + 50 * MS), now);
+        }
+        assert!(now() < begun_ns + 2_000 * MS && uring.operations.is_empty());
+        for (socket, mut peer) in sockets {
+            // Stream sockets of Unix count buffers: what did not fit is left with the socket, and nothing is lost.
+            let got = peer_reads(&mut peer);
+            let expected: Vec<u8> = (0..MANY / 4).map(|at| (at % 251) as u8).collect();
+            assert!(expected.starts_with(&got) && !got.is_empty());
+            assert_eq!(socket.rest.borrow().is_some(), got.len() < expected.len());
+        }
+    }
+
+    #[test]
+    fn a_timeout_that_came_first_leaves_the_others_in_place() {
+        let mut uring = Uring::new().unwrap();
+        let (socket, mut peer) = socket();
+        let begun_ns = now();
+        // Each wait is ended by a byte, or by its time.
+        for (after, speaks) in [(60, true), (30, true), (30, false), (60, false), (90, false)] {
+            let number = uring.read(&socket, Vec::with_capacity(1));
+            if speaks {
+                peer.write_all(b"x").unwrap();
+            }
+            let wake_ns = begun_ns + after * MS;
+            while uring.peek(number).is_none() && now() < wake_ns {
+                uring.turn(true, Some(wake_ns), now);
+            }
+            assert_eq!(uring.peek(number).is_some(), speaks);
+            uring.leave(number);
+            let pending: Vec<Nanos> = uring.timeouts.iter().map(|at_ns| (at_ns - begun_ns) / MS).collect();
+            match (after, speaks) {
+                (60, true) | (30, false) => assert_eq!(pending, [60]),
+                (30, true) => assert_eq!(pending, [60, 30]),
+                _ => assert_eq!(pending, [] as [Nanos; 0]),
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_accept_brought_is_closed_if_nobody_asks_for_it() {
+        let mut uring = Uring::new().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let socket = Socket::new(listener.into()).unwrap();
+        for turns in [0, 3] {
+            let number = uring.accept(&socket);
+            uring.turn(false, None, now);
+            let mut caller = std::net::TcpStream::connect(address).unwrap();
+            (0..turns).for_each(|_| uring.turn(false, None, now));
+            uring.leave(number);
+            while !uring.operations.is_empty() {
+                uring.turn(true, Some(now() + 10 * MS), now);
+            }
+            if turns > 0 {
+                caller.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+                assert!(matches!(caller.read(&mut [0]), Ok(0) | Err(_)));
+            }
+        }
+        let number = uring.accept(&socket);
+        uring.turn(false, None, now);
+        let mut caller = std::net::TcpStream::connect(address).unwrap();
+        caller.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        // The one whose accept was cancelled is still in the queue, and comes first.
+        while uring.peek(number).is_none() {
+            uring.turn(true, Some(now() + 1_000 * MS), now);
+        }
+        drop((uring, socket));
+        let error = caller.read(&mut [0]);
+        assert!(matches!(&error, Ok(0)) || error.is_err_and(|error| error.kind() != io::ErrorKind::WouldBlock));
+    }
 }

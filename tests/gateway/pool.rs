@@ -310,3 +310,22 @@ fn a_node_that_was_heard_unasked_is_never_taken_at_its_word_for_another_caller()
     }
     assert!(stutters.count() >= 40 && good.count() > 10, "{} and {}", stutters.count(), good.count());
 }
+
+#[test]
+fn who_left_gets_no_more_done_than_was_begun() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let node = Upstream::start(move |seen| match seen.nth {
+        0 => Reply::after(&held, Reply::result(seen, "1")),
+        _ => Reply::result(seen, "1"),
+    });
+    let gateway = Setup::of(&[&node]).shards(1).start();
+    let mut client = gateway.connect();
+    let body = call_body("1", EFFECT, "[]");
+    client.send(format!("{}{body}", super::harness::request("/eth", &[], body.len())).repeat(20));
+    node.wait_for(1);
+    client.reset();
+    gate.open();
+    gateway.wait_for_metrics("nobody", |metrics| metrics.sum("ringway_connections", &["side=\"client\""]) == 0);
+    assert!(node.count() <= 3, "{} requests of somebody who can't be answered", node.count());
+}
