@@ -268,13 +268,11 @@ impl Uring {
     }
 
     fn enter(&mut self, wanted: usize) {
-        let submitted = self.ring.submission().len();
-        let flags = EnterFlags::GETEVENTS.bits();
-        // SAFETY: no argument is passed, and all entries up to the tail are whole.
-        let entered =
-            unsafe { self.ring.submitter().enter::<libc::sigset_t>(submitted as u32, wanted as u32, flags, None) };
+        let (submitted, flags) = (self.ring.submission().len() as u32, EnterFlags::GETEVENTS.bits());
+        let ring = self.ring.submitter();
         // Interrupted by a signal, or short of memory for a moment: the next turn tries again.
-        let _ = entered;
+        // SAFETY: no argument is passed, and all entries up to the tail are whole.
+        let _ = unsafe { ring.enter::<libc::sigset_t>(submitted, wanted as u32, flags, None) };
         self.turns = self.turns.wrapping_add(1);
         self.woken = 0;
         self.take_completions();
