@@ -144,15 +144,15 @@ impl Link {
     /// shows without a look at the socket. While much is going on a look costs less, since it is soon in use again.
     pub fn listen_aside(&mut self, buffers: &Buffers) {
         if !ring::is_busy() {
-            self.listen(buffers);
+            self.listen(buffers, SMALL_RESPONSE);
         }
     }
 
-    /// Begins to read the head of what comes next, behind room for an answer's head, unless that has begun or TLS is
-    /// spoken.
-    pub fn listen(&mut self, buffers: &Buffers) {
+    /// Begins to read what comes next into so many bytes, behind room for an answer's head, unless that has begun or
+    /// TLS is spoken.
+    pub fn listen(&mut self, buffers: &Buffers, bytes: usize) {
         if let Some(plain) = self.plain().filter(|plain| !plain.reads()) {
-            let mut buf = buffers.take(SMALL_RESPONSE);
+            let mut buf = buffers.take(bytes);
             buf.resize(HEADROOM, 0);
             plain.begin_read(buf);
         }
@@ -267,7 +267,7 @@ mod tests {
             on_both(move || async move {
                 let (stream, mut peer) = connected_to().await;
                 let mut link = Link::from(stream);
-                link.listen(&Buffers::default());
+                link.listen(&Buffers::default(), SMALL_RESPONSE);
                 sleep(MS).await;
                 assert!(link.is_quiet(false) && link.is_quiet(true));
                 match speaks {

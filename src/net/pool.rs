@@ -31,6 +31,8 @@ pub struct Pool {
     warming: Cell<usize>,
     /// See [`Pool::speaks_unasked`].
     unasked: Cell<bool>,
+    /// Bytes of the last two responses.
+    sizes: Cell<[usize; 2]>,
 }
 
 /// A connection, on the heap: it is handed on for every Call, and is too large to be moved that often.
@@ -75,6 +77,7 @@ impl Pool {
             dial: RefCell::default(),
             warming: Cell::new(0),
             unasked: Cell::new(false),
+            sizes: Cell::default(),
         })
     }
 
@@ -149,6 +152,19 @@ impl Pool {
     /// taken for the answer to that.
     pub fn speaks_unasked(&self) {
         self.unasked.set(true);
+    }
+
+    /// A response had so many bytes.
+    pub fn answered(&self, bytes: usize) {
+        let [last, _] = self.sizes.get();
+        self.sizes.set([bytes, last]);
+    }
+
+    /// How many bytes the next response may have: what both of the last two had. One that comes whole in its first read
+    /// needs no second one, and no copy into a larger buffer.
+    pub fn expects(&self) -> usize {
+        let [last, before] = self.sizes.get();
+        last.min(before)
     }
 
     /// The right to open another connection, if the limit allows it.
@@ -340,6 +356,7 @@ mod tests {
             dial: RefCell::default(),
             warming: Cell::new(0),
             unasked: Cell::new(false),
+            sizes: Cell::default(),
         });
         let lease = pool.reserve().unwrap().fill(stream.into(), address, now(), &EndpointCells::default());
         lease.give_back(now(), buffers);

@@ -42,6 +42,15 @@ impl Tab {
         true
     }
 
+    /// Takes `bytes` more for what may come, if most of the memory is free: what has come goes before.
+    pub fn take_spare(&self, bytes: usize) -> bool {
+        let taken = self.memory().take(self.shard.index, bytes as u64, self.max / 4);
+        if taken {
+            self.taken.set(self.taken.get() + bytes as u64);
+        }
+        taken
+    }
+
     /// Gives back so many bytes, or all that were taken.
     pub fn give(&self, bytes: usize) {
         let bytes = (bytes as u64).min(self.taken.get());

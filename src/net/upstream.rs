@@ -34,6 +34,10 @@ const INTERIM_MAX: usize = 8;
 const LONG_REQUEST: usize = 4 << 10;
 /// So long a large answer waits for memory.
 const WAIT_FOR_ROOM_NS: Nanos = 5 * SECOND;
+/// Responses that are expected to be longer than this are read from a small room on.
+const FIRST_ROOM_MAX: usize = 256 << 10;
+/// So much longer than the last ones a response may be and still come whole in its first read.
+const HEAD_SPARE: usize = 512;
 /// A body of a declared length up to this is given its whole buffer at once; a longer one must arrive first.
 const TRUSTED_LENGTH: usize = 1 << 20;
 
@@ -281,9 +285,9 @@ async fn converse(
     stream.arm(until_ns, Cut::Both, now_ns);
     let out = written(place, request);
     let whole = said(place, stream, out).await?;
-    stream.listen(place.buffers);
+    let counted = listen(place, stream);
     let ignored = matches!(request.message, Message::JsonRpc { id: None, .. });
-    let mut reader = Reader { place, stream, buf: Vec::new(), ignored, counted: 0, waited: false };
+    let mut reader = Reader { place, stream, buf: Vec::new(), ignored, counted, waited: false };
     let heard = reader.response().await;
     let silent = reader.buf.len() <= HEADROOM;
     let buf = std::mem::take(&mut reader.buf);
@@ -296,6 +300,23 @@ async fn converse(
             Err(Lost { reason, sent: true, stale: reason == Reason::ConnectionLost && silent, silent })
         }
     }
+}
+
+/// Begins to read the response, with room for one like those before it: how much of that is held of the memory for
+/// large bodies.
+fn listen(place: &Place<'_>, stream: &mut Link) -> usize {
+    let expected = place.upstream.pool.expects();
+    if expected > SMALL_RESPONSE && expected <= FIRST_ROOM_MAX && stream.plain().is_some_and(|plain| !plain.reads()) {
+        // With the space that a head may take more than the last one's.
+        let bytes = (expected + HEADROOM + HEAD_SPARE).next_power_of_two();
+        let counted = if bytes > LARGE { bytes } else { 0 };
+        if counted == 0 || place.tab.take_spare(counted) {
+            stream.listen(place.buffers, bytes);
+            return counted;
+        }
+    }
+    stream.listen(place.buffers, SMALL_RESPONSE);
+    0
 }
 
 /// Writes the request. `false` = only a part of it: the Endpoint may have refused the rest, and say so in a response.
@@ -369,6 +390,7 @@ impl Reader<'_> {
             RetryAfter::At(at) => at.saturating_sub(ring::unix_seconds()).saturating_mul(SECOND),
         });
         let body = start..buf.len();
+        self.place.upstream.pool.answered(buf.len() - HEADROOM);
         let incoming = Incoming { sent_id: 0, status: head.status, retry_after_ns, buf, body, readable };
         // What came behind the answer was not asked for: nobody may take it for the next one's.
         if head.keep_alive && !clean {
@@ -408,7 +430,7 @@ impl Reader<'_> {
         }
         let end = start + length;
         // All of it at once: many that each hold a part would keep each other from ever being whole.
-        if end > LARGE {
+        if end > LARGE && end >= self.counted {
             Box::pin(self.room(end + 1)).await?;
         }
         while self.buf.len() < end {
