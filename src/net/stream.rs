@@ -897,6 +897,27 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn what_came_while_something_was_written_is_read_after_it() {
+        on_both(|| async {
+            let (mut stream, mut peer) = connected_to().await;
+            let filled = fill(&stream).await;
+            let writer = async {
+                let (wrote, _) = stream.write(vec![b','; 100_000], 0, 100_000, None).await;
+                assert_eq!(wrote, Ok(()));
+                within(1_000 * MS, stream.read(Vec::with_capacity(16))).await.map(|(read, _)| read.unwrap())
+            };
+            let slow = async {
+                sleep(20 * MS).await;
+                peer.write_all(b"early").unwrap();
+                sleep(20 * MS).await;
+                all(&mut peer, filled + 100_000).await.len()
+            };
+            let (read, got) = futures_util::future::join(writer, slow).await;
+            assert_eq!((read, got), (Some(5), filled + 100_000));
+        });
+    }
+
+    #[test]
     fn whoever_is_to_end_gets_the_rest_of_its_answer_first() {
         on_both(|| async {
             let (mut stream, mut peer) = connected_to().await;
