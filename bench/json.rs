@@ -23,7 +23,9 @@ fn main() -> io::Result<()> {
         ("getLogs, 10 KB", logs(10_000, "")),
         ("getLogs, 100 KB", logs(100_000, "")),
         ("getLogs, 1 MB", logs(1_000_000, "")),
+        ("getLogs of many shapes, 100 KB", mixed_logs(100_000)),
         ("getLogs, 1 MB, indented", logs(1_000_000, "\n        ")),
+        ("block with transactions, 1 MB", transactions(1_000_000)),
         ("trace with long hex, 1 MB", format!("[{}]", [calldata.as_str(); 5].join(","))),
         ("numbers, 1 MB", format!("[{}]", vec!["1,22,333,4444.5,-6e7,123456789012"; 30_000].join(","))),
         ("text in Chinese, 1 MB", format!("[{}]", vec!["\"區塊鏈節點的回答\""; 40_000].join(","))),
@@ -105,6 +107,82 @@ fn timed(runs: &mut [&mut dyn FnMut() -> bool; 4], counts: [u32; 4]) -> [f64; 4]
         *time = mean(run, count);
     }
     times
+}
+
+/// A block of about `size` bytes with full transactions, whose call data and numbers have many lengths.
+fn transactions(size: usize) -> String {
+    let mut seed = 0x2545_f491_4f6c_dd1du64;
+    let mut random = move |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    let mut text = String::from("{\"number\":\"0x16f2a81\",\"transactions\":[");
+    let mut index = 0;
+    while text.len() < size {
+        let mut hex = |least: usize, more: usize, step: usize| {
+            let digits = least + step * random(more + 1);
+            let digits: String = (0..digits).map(|_| char::from(b"0123456789abcdef"[random(16)])).collect();
+            format!("\"0x{digits}\"")
+        };
+        let members = [
+            ("blockHash", hex(64, 0, 1)),
+            ("blockNumber", hex(7, 0, 1)),
+            ("from", hex(40, 0, 1)),
+            ("gas", hex(4, 2, 1)),
+            ("gasPrice", hex(8, 1, 1)),
+            ("hash", hex(64, 0, 1)),
+            ("input", hex(8, 8, 64)),
+            ("nonce", hex(1, 4, 1)),
+            ("to", hex(40, 0, 1)),
+            ("transactionIndex", format!("\"0x{index:x}\"")),
+            ("value", hex(1, 16, 1)),
+            ("type", "\"0x2\"".to_owned()),
+            ("accessList", "[]".to_owned()),
+            ("chainId", "\"0x1\"".to_owned()),
+            ("yParity", hex(1, 0, 1)),
+            ("r", hex(64, 0, 1)),
+            ("s", hex(64, 0, 1)),
+        ];
+        text.push_str(if index == 0 { "{" } else { ",{" });
+        for (at, (name, value)) in members.iter().enumerate() {
+            let _ = write!(text, "{}\"{name}\":{value}", if at > 0 { "," } else { "" });
+        }
+        text.push('}');
+        index += 1;
+    }
+    text.push_str("]}");
+    text
+}
+
+/// Logs of several shapes: the indexes grow, and so do their digits; some have topics or words of data more.
+fn mixed_logs(size: usize) -> String {
+    let mut text = String::from("[");
+    let (mut seed, mut index) = (0x9e37_79b9_7f4a_7c15u64, 0);
+    while text.len() < size {
+        let mut random = |below: usize| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) as usize % below
+        };
+        let (topics, words) = *[(3, 1), (3, 1), (3, 1), (3, 1), (1, 2), (2, 4)].get(random(6)).unwrap_or(&(3, 1));
+        let mut hex =
+            |digits: usize| -> String { (0..digits).map(|_| char::from(b"0123456789abcdef"[random(16)])).collect() };
+        let topics: Vec<String> = (0..topics).map(|_| format!("\"0x{}\"", hex(64))).collect();
+        let _ = write!(
+            text,
+            "{}{{\"address\":\"0x{}\",\"topics\":[{}],\"data\":\"0x{}\",\"blockNumber\":\"0x{}\",\"transactionHash\":\"0x{}\",\"transactionIndex\":\"0x{:x}\",\"blockHash\":\"0x{}\",\"logIndex\":\"0x{index:x}\",\"removed\":false}}",
+            if text.len() > 1 { "," } else { "" },
+            hex(40),
+            topics.join(","),
+            hex(64 * words),
+            hex(7),
+            hex(64),
+            index / 2,
+            hex(64),
+        );
+        index = (index + 3) % 600;
+    }
+    text.push(']');
+    text
 }
 
 /// An answer of `eth_getLogs` of about `size` bytes; `space` stands after each comma and brace.

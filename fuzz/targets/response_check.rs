@@ -2,7 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringway::wire::json_simd::{BLOCK, Baseline, Vectors, Work, scalar_stops, with_best_vectors};
+use ringway::wire::json::skip_container_on;
+use ringway::wire::json_simd::{BLOCK, Baseline, Level, Scalar, Vectors, Work, scalar_stops, with_best_vectors};
 use ringway::wire::json_strings::Strings;
 use ringway::wire::jsonrpc::{BadAnswer, Checked, check};
 use ringway::wire::jsonrpc_check::RESPONSE_DEPTH_MAX;
@@ -16,6 +17,8 @@ fuzz_target!(|data: &[u8]| {
     let sent_id = IDS[usize::from(id % 8)];
     let body = nested(inner, *nesting);
     vectors_agree(&body);
+    levels_agree(&body);
+    levels_agree(&repeated(inner, *nesting));
     let ours = check(&body, sent_id);
     if let Checked::Result(range) | Checked::Error { value: range, .. } = &ours {
         assert!(range.start < range.end && range.end < body.len());
@@ -101,16 +104,6 @@ fn place(body: &[u8], part: &str) -> Range<usize> {
     start..start + part.len()
 }
 
-/// What the scanner does without vectors.
-#[derive(Clone, Copy)]
-struct Plain;
-
-impl Vectors for Plain {
-    fn stops(self, block: &[u8; BLOCK]) -> u64 {
-        scalar_stops(block)
-    }
-}
-
 /// The ends of the strings of a text, one behind the other, until one is broken.
 struct Ends<'t>(&'t [u8]);
 
@@ -131,6 +124,29 @@ impl Work for Ends<'_> {
     }
 }
 
+/// An array of the text, given several times: its elements are alike, but for one.
+fn repeated(inner: &[u8], odd: u8) -> Vec<u8> {
+    let mut other = inner.to_vec();
+    if let Some(byte) = other.get_mut(usize::from(odd)) {
+        *byte = byte.wrapping_add(1);
+    }
+    [&b"["[..], inner, b",", inner, b",", inner, b",", &other, b",", inner, b"]"].concat()
+}
+
+/// Every set of vectors gives the same verdict on an array or an object, and serde_json's.
+fn levels_agree(text: &[u8]) {
+    if !text.starts_with(b"[") && !text.starts_with(b"{") {
+        return;
+    }
+    let sound = json::depth(text) <= RESPONSE_DEPTH_MAX && json::value(text).is_some();
+    for level in Level::ALL {
+        if let Some(told) = skip_container_on(level, text, 0, RESPONSE_DEPTH_MAX) {
+            let whole = told.is_ok_and(|end| text[end..].iter().all(|byte| b" \n\r\t".contains(byte)));
+            assert_eq!(whole, sound, "{level:?} {told:?}");
+        }
+    }
+}
+
 struct Stops<'t>(&'t [u8; BLOCK]);
 
 impl Work for Stops<'_> {
@@ -147,7 +163,7 @@ fn vectors_agree(text: &[u8]) {
         let plain = scalar_stops(block);
         assert_eq!((Baseline.stops(block), with_best_vectors(Stops(block))), (plain, plain));
     }
-    let plain = Ends(text).run(Plain);
+    let plain = Ends(text).run(Scalar);
     assert_eq!(Ends(text).run(Baseline), plain);
     assert_eq!(with_best_vectors(Ends(text)), plain);
     // And serde_json takes each of them for one string.

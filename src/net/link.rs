@@ -140,8 +140,16 @@ impl Link {
         if self.tls.is_none() { Some(&mut self.stream) } else { None }
     }
 
+    /// Begins to read as [`Link::listen`] does, on a connection that is put aside: a peer that closes or speaks unasked
+    /// shows without a look at the socket. While much is going on a look costs less, since it is soon in use again.
+    pub fn listen_aside(&mut self, buffers: &Buffers) {
+        if !ring::is_busy() {
+            self.listen(buffers);
+        }
+    }
+
     /// Begins to read the head of what comes next, behind room for an answer's head, unless that has begun or TLS is
-    /// spoken. So a peer that closes or speaks unasked shows without a look at the socket.
+    /// spoken.
     pub fn listen(&mut self, buffers: &Buffers) {
         if let Some(plain) = self.plain().filter(|plain| !plain.reads()) {
             let mut buf = buffers.take(SMALL_RESPONSE);

@@ -301,7 +301,7 @@ impl Lease {
             return self.pool.freed();
         }
         connection.link.disarm();
-        connection.link.listen(buffers);
+        connection.link.listen_aside(buffers);
         self.pool.idle.borrow_mut().push(Idle { connection, since_ns: now_ns });
         self.pool.wake_one();
     }

@@ -115,6 +115,11 @@ fn turn(may_wait: bool) {
     }
 }
 
+/// Whether the last turn brought much, so that waiting for news costs more than asking for it.
+pub fn is_busy() -> bool {
+    with_uring(|uring| uring.is_busy()).unwrap_or(true)
+}
+
 /// Pins this thread to one CPU; a refusal costs locality, nothing else.
 pub fn pin(cpu: usize) -> bool {
     let mut set = rustix::thread::CpuSet::new();

@@ -323,7 +323,9 @@ impl Stream {
     pub fn is_quiet(&self) -> bool {
         match self.reading {
             // Whatever came by the last turn has ended the read.
-            Reading::Begun(_) => !self.socket.heard.get(),
+            Reading::Begun(number) if with_uring(|uring| uring.is_under_way(number)) == Some(true) => {
+                !self.socket.heard.get()
+            }
             _ => self.socket.is_quiet(),
         }
     }

@@ -3,7 +3,7 @@
 //! One pass of sixteen bytes at a time. Line ends are judged as they are met; what else is wrong with a line is
 //! remembered and told once the end of the head is there, so that a fault never depends on how a head was cut.
 
-use super::http1::{BadHttp, HeadLimits, is_tchar, trim};
+use super::http1::{BadHttp, HeadLimits, head_end, is_tchar, trim};
 
 /// A field that means something here, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub(super) struct Line<'b> {
 pub(super) enum Step<'b> {
     /// A field and its value, without the white space around it.
     Field(Field, &'b [u8]),
-    /// The end: the index after the empty line.
-    End(usize),
+    /// The end, behind the empty line.
+    End,
     /// The rest is not here yet.
     Missing,
 }
@@ -48,14 +48,32 @@ pub(super) struct Lines<'b> {
     rest: &'b [u8],
     fields_left: usize,
     wrong: Option<BadHttp>,
+    /// Where the head ends, if it came in pieces.
+    end: Option<usize>,
+    /// No more bytes may be waited for.
+    is_full: bool,
 }
 
 impl<'b> Lines<'b> {
-    /// The head that begins at `start`.
-    pub(super) fn new(buf: &'b [u8], start: usize, limits: &HeadLimits) -> Lines<'b> {
+    /// The head that begins at `start`, of which `scanned` bytes were seen before; `None` = not all of it is here.
+    #[inline(always)]
+    pub(super) fn open(
+        buf: &'b [u8],
+        start: usize,
+        scanned: usize,
+        limits: &HeadLimits,
+    ) -> Result<Option<Lines<'b>>, BadHttp> {
+        let end = match scanned {
+            0 => None,
+            _ => match head_end(buf, start, scanned, limits.bytes)? {
+                None => return Ok(None),
+                end => end,
+            },
+        };
         let seen = buf.get(..limits.bytes).unwrap_or(buf);
         let rest = seen.get(start..).unwrap_or_default();
-        Lines { seen, rest, fields_left: limits.slots(), wrong: None }
+        let is_full = buf.len() >= limits.bytes;
+        Ok(Some(Lines { seen, rest, fields_left: limits.slots(), wrong: None, end, is_full }))
     }
 
     /// Where the walk stands.
@@ -68,9 +86,18 @@ impl<'b> Lines<'b> {
         self.wrong.get_or_insert(wrong);
     }
 
-    /// The first fault of the lines so far, other than that of a line end.
-    pub(super) fn wrong(&self) -> Option<BadHttp> {
-        self.wrong
+    /// What it means that a line is not here: more is waited for, or there may be no more.
+    pub(super) fn missing<T>(&self) -> Result<Option<T>, BadHttp> {
+        if self.is_full { Err(BadHttp::HeadTooLarge) } else { Ok(None) }
+    }
+
+    /// The first fault of the lines, once all were seen. A hint that was about another head is none of ours.
+    pub(super) fn close(&self) -> Result<(), BadHttp> {
+        match (self.wrong, self.end) {
+            (Some(wrong), _) => Err(wrong),
+            (None, Some(end)) if end != self.at() => Err(BadHttp::StartLine),
+            _ => Ok(()),
+        }
     }
 
     /// The next line; `None` = its end is not here yet. The fault is one of its end.
@@ -100,7 +127,7 @@ impl<'b> Lines<'b> {
         loop {
             let Some(line) = self.line()? else { return Ok(Step::Missing) };
             if line.text.is_empty() {
-                return Ok(Step::End(self.at()));
+                return Ok(Step::End);
             }
             if self.wrong.is_some() {
                 continue;

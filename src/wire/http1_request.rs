@@ -1,6 +1,6 @@
 //! Request heads from clients: what is asked, how the body is framed, and the few fields that matter here.
 
-use super::http1::{BadHttp, Coding, Declared, FramingFields, HeadLimits, head_end, is_tchar, trim, visible};
+use super::http1::{BadHttp, Coding, Declared, FramingFields, HeadLimits, is_tchar, trim, visible};
 use super::http1_lines::{Field, Lines, Step, is_graphic, short_text, token_len};
 use super::http1_target::{is_host, read_target};
 use crate::logic::fault::HttpFault;
@@ -86,17 +86,49 @@ pub struct RequestHead<'b> {
 impl<'b> RequestHead<'b> {
     /// All fields in order, names as sent. For fields that few requests carry: walks the head again.
     pub fn fields(&self) -> impl DoubleEndedIterator<Item = (&'b [u8], &'b [u8])> {
-        let lines = self.field_lines.split(|&byte| byte == b'\n');
-        lines.filter_map(|line| {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let colon = memchr::memchr(b':', line)?;
-            Some((&line[..colon], trim(&line[colon + 1..])))
-        })
+        FieldLines(self.field_lines)
     }
 
     /// The values of the fields with this name, in order, however it is spelled.
     pub fn values(&self, name: &str) -> impl DoubleEndedIterator<Item = &'b [u8]> {
         self.fields().filter(move |(field, _)| field.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
+    }
+}
+
+/// The field lines of a head that was read before, from either side.
+struct FieldLines<'b>(&'b [u8]);
+
+impl<'b> FieldLines<'b> {
+    fn field(line: &'b [u8]) -> Option<(&'b [u8], &'b [u8])> {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let (name, value) = line.split_at_checked(memchr::memchr(b':', line)?)?;
+        Some((name, trim(value.get(1..)?)))
+    }
+}
+
+impl<'b> Iterator for FieldLines<'b> {
+    type Item = (&'b [u8], &'b [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (line, rest) = self.0.split_at_checked(memchr::memchr(b'\n', self.0)?)?;
+        self.0 = rest.get(1..)?;
+        // The empty line at the end is none, and there is nothing behind it.
+        FieldLines::field(line)
+    }
+}
+
+impl DoubleEndedIterator for FieldLines<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        loop {
+            let whole = self.0.strip_suffix(b"\n")?;
+            let start = memchr::memrchr(b'\n', whole).map_or(0, |at| at + 1);
+            let (rest, line) = self.0.split_at_checked(start)?;
+            self.0 = rest;
+            // The empty line is the first from this side.
+            if let Some(field) = FieldLines::field(line.strip_suffix(b"\n")?) {
+                return Some(field);
+            }
+        }
     }
 }
 
@@ -115,16 +147,8 @@ pub fn request_head<'b>(
     if !buf.get(start).copied().is_some_and(is_tchar) {
         return Err(HttpFault::BadRequest("the request does not start with a method"));
     }
-    let whole = match scanned {
-        0 => None,
-        _ => match head_end(buf, start, scanned, limits.bytes)? {
-            None => return Ok(None),
-            end => end,
-        },
-    };
-    let missing = || if buf.len() >= limits.bytes { Err(BadHttp::HeadTooLarge.into()) } else { Ok(None) };
-    let mut lines = Lines::new(buf, start, limits);
-    let Some(line) = lines.line()? else { return missing() };
+    let Some(mut lines) = Lines::open(buf, start, scanned, limits)? else { return Ok(None) };
+    let Some(line) = lines.line()? else { return Ok(lines.missing()?) };
     let first = request_line(line.text);
     if let Err(wrong) = first {
         lines.note(wrong);
@@ -133,26 +157,18 @@ pub fn request_head<'b>(
     let fields_at = lines.at();
 
     let mut gathered = Gathered::default();
-    let mut odd = None;
-    let end = loop {
+    let mut odd = Ok(());
+    loop {
         match lines.step()? {
-            Step::Field(field, value) if odd.is_none() => odd = gathered.take(field, value).err(),
+            Step::Field(field, value) if odd.is_ok() => odd = gathered.take(field, value),
             Step::Field(..) => {}
-            Step::End(end) => break end,
-            Step::Missing => return missing(),
+            Step::End => break,
+            Step::Missing => return Ok(lines.missing()?),
         }
-    };
-    if let Some(wrong) = lines.wrong() {
-        return Err(wrong.into());
     }
-    // The hint was about another head.
-    if whole.is_some_and(|whole| whole != end) {
-        return Err(BadHttp::StartLine.into());
-    }
+    lines.close()?;
     let target = read_target(method, target)?;
-    if let Some(odd) = odd {
-        return Err(odd);
-    }
+    odd?;
     if http11 && gathered.host.is_none() {
         return Err(HttpFault::BadRequest("no Host"));
     }
@@ -166,7 +182,7 @@ pub fn request_head<'b>(
         return Err(HttpFault::ExpectationFailed);
     }
     Ok(Some(RequestHead {
-        head_len: end,
+        head_len: lines.at(),
         verb: verb(method),
         path: target.path,
         query: target.query,
@@ -181,7 +197,7 @@ pub fn request_head<'b>(
         request_id: gathered.request_id,
         explain: gathered.explain,
         traceparent: gathered.traceparent.flatten(),
-        field_lines: buf.get(fields_at..end).unwrap_or_default(),
+        field_lines: buf.get(fields_at..lines.at()).unwrap_or_default(),
     }))
 }
 
@@ -647,6 +663,15 @@ mod tests {
         let expected: [(&[u8], &[u8]); 4] =
             [(b"Host", b"h:1"), (b"X-Api-Key", b"k"), (b"Empty", b""), (b"x-api-key", b"l")];
         assert_eq!(fields, expected);
+        let mut backwards: Vec<_> = head.fields().rev().collect();
+        backwards.reverse();
+        assert_eq!(backwards, expected);
+        let (mut both, mut found) = (head.fields(), Vec::new());
+        while let Some(front) = both.next() {
+            found.extend([Some(front), both.next_back()].into_iter().flatten());
+        }
+        assert_eq!(found, [expected[0], expected[3], expected[1], expected[2]]);
+        assert_eq!((both.next(), both.next_back()), (None, None));
         assert_eq!(head.values("X-API-KEY").collect::<Vec<_>>(), [b"k", b"l"]);
         assert_eq!(head.values("body").count(), 0);
     }

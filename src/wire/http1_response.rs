@@ -2,7 +2,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use super::http1::{BadHttp, Coding, Declared, FramingFields, HeadLimits, digits, head_end, trim};
+use super::http1::{BadHttp, Coding, Declared, FramingFields, HeadLimits, digits, trim};
 use super::http1_lines::{Field, Line, Lines, Step};
 
 /// What ends the body of a response.
@@ -55,16 +55,8 @@ pub fn response_head(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<
     if !buf.starts_with(START) && !START.starts_with(buf) {
         return Err(BadHttp::StartLine);
     }
-    let whole = match scanned {
-        0 => None,
-        _ => match head_end(buf, 0, scanned, limits.bytes)? {
-            None => return Ok(None),
-            end => end,
-        },
-    };
-    let missing = || if buf.len() >= limits.bytes { Err(BadHttp::HeadTooLarge) } else { Ok(None) };
-    let mut lines = Lines::new(buf, 0, limits);
-    let Some(line) = lines.line()? else { return missing() };
+    let Some(mut lines) = Lines::open(buf, 0, scanned, limits)? else { return Ok(None) };
+    let Some(line) = lines.line()? else { return lines.missing() };
     let first = status_line(line);
     if let Err(wrong) = first {
         lines.note(wrong);
@@ -74,34 +66,26 @@ pub fn response_head(buf: &[u8], scanned: usize, limits: &HeadLimits) -> Result<
     let mut fields = FramingFields::default();
     let mut retry_after = None;
     let mut content_encoding = Coding::default();
-    let mut odd = None;
-    let end = loop {
+    let mut odd = Ok(());
+    loop {
         match lines.step()? {
             Step::Field(Field::RetryAfter, value) => retry_after = retry_after.or_else(|| read_retry_after(value)),
             Step::Field(Field::ContentEncoding, value) => content_encoding = content_encoding.and(value),
-            Step::Field(field, value) if odd.is_none() => odd = fields.take(field, value).err(),
+            Step::Field(field, value) if odd.is_ok() => odd = fields.take(field, value),
             Step::Field(..) => {}
-            Step::End(end) => break end,
-            Step::Missing => return missing(),
+            Step::End => break,
+            Step::Missing => return lines.missing(),
         }
-    };
-    if let Some(wrong) = lines.wrong() {
-        return Err(wrong);
     }
-    // The hint was about another head.
-    if whole.is_some_and(|whole| whole != end) {
-        return Err(BadHttp::StartLine);
-    }
+    lines.close()?;
     if !(100..=599).contains(&status) {
         return Err(BadHttp::Status);
     }
-    if let Some(odd) = odd {
-        return Err(odd);
-    }
+    odd?;
     let declared = fields.declared(http11)?;
     let (framing, clean) = body(status, declared)?;
     let keep_alive = clean && fields.keep_alive(http11);
-    Ok(Some(ResponseHead { head_len: end, status, framing, keep_alive, retry_after, content_encoding }))
+    Ok(Some(ResponseHead { head_len: lines.at(), status, framing, keep_alive, retry_after, content_encoding }))
 }
 
 /// The status, as yet of any size, and whether it is HTTP/1.1.

@@ -144,7 +144,7 @@ fn walk<V: Vectors>(
     strings: &mut Strings<'_, V>,
     vectors: V,
 ) -> Result<usize, JsonError> {
-    let mut shapes = Shapes::new();
+    let mut shapes = Shapes::default();
     loop {
         // `at` is where a value must start.
         match text.get(at) {
@@ -161,9 +161,6 @@ fn walk<V: Vectors>(
                         at += 1;
                         if nest.close() {
                             return Ok(at);
-                        }
-                        if object && nest.in_array() {
-                            shapes.close(text, at, nest.depth, vectors);
                         }
                     }
                     _ => {
@@ -201,7 +198,7 @@ fn walk<V: Vectors>(
                         return Ok(at);
                     }
                     if close == b'}' && nest.in_array() {
-                        shapes.close(text, at, nest.depth, vectors);
+                        shapes.close(at, nest.depth);
                     }
                 }
                 _ => return Err(JsonError::Invalid),

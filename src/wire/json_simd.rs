@@ -103,13 +103,11 @@ pub enum Level {
     Baseline,
     /// AVX2.
     Avx2,
-    /// AVX-512.
-    Avx512,
 }
 
 impl Level {
     /// All of them.
-    pub const ALL: [Level; 4] = [Level::Scalar, Level::Baseline, Level::Avx2, Level::Avx512];
+    pub const ALL: [Level; 3] = [Level::Scalar, Level::Baseline, Level::Avx2];
 
     /// Runs `work` compiled for these vectors; `None` if this CPU has them not.
     pub fn run<W: Work>(self, work: W) -> Option<W::Out> {
@@ -118,10 +116,8 @@ impl Level {
             Level::Baseline => Some(work.run(Baseline)),
             #[cfg(target_arch = "x86_64")]
             Level::Avx2 => Some(x86::Avx2::found()?.run(work)),
-            #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => Some(x86::Avx512::found()?.run(work)),
             #[cfg(not(target_arch = "x86_64"))]
-            Level::Avx2 | Level::Avx512 => None,
+            Level::Avx2 => None,
         }
     }
 }
@@ -131,24 +127,19 @@ impl Level {
 pub fn with_best_vectors<W: Work>(work: W) -> W::Out {
     #[cfg(target_arch = "x86_64")]
     if let Some(avx2) = x86::Avx2::found() {
-        return match x86::Avx512::found_beside(avx2) {
-            Some(avx512) => avx512.run(work),
-            None => avx2.run(work),
-        };
+        return avx2.run(work);
     }
     work.run(Baseline)
 }
 
-/// SSE2 is part of x86-64; AVX2 and AVX-512 are looked for at run time.
+/// SSE2 is part of x86-64; AVX2 is looked for at run time.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{BLOCK, Vectors, Work};
     use std::arch::asm;
     use std::arch::x86_64::{
-        __m128i, __m256i, __m512i, _mm_cmpeq_epi8, _mm_cmplt_epi8, _mm_loadu_si128, _mm_or_si128, _mm_set1_epi8,
+        __m128i, __m256i, _mm_cmpeq_epi8, _mm_cmplt_epi8, _mm_loadu_si128, _mm_or_si128, _mm_set1_epi8,
         _mm256_cmpeq_epi8, _mm256_cmpgt_epi8, _mm256_loadu_si256, _mm256_or_si256, _mm256_set1_epi8,
-        _mm512_cmpeq_epi8_mask, _mm512_loadu_si512, _mm512_mask_cmpeq_epi8_mask, _mm512_mask_cmpge_epi8_mask,
-        _mm512_mask_cmpneq_epi8_mask, _mm512_set1_epi8,
     };
 
     #[inline(always)]
@@ -307,84 +298,6 @@ mod x86 {
             asm!("vpmovmskb {:e}, {}", out(reg) mask, in(ymm_reg) bytes, options(pure, nomem, nostack, preserves_flags));
         }
         mask
-    }
-
-    /// Proof that the CPU has AVX-512 with its byte vectors, and what `Avx2` proves. VBMI2 is asked for too, and not
-    /// used: it tells the CPUs from Ice Lake and Zen 4 on from those that slow down when they see such vectors.
-    #[derive(Debug, Clone, Copy)]
-    pub struct Avx512(());
-
-    impl Avx512 {
-        /// The only way to get one.
-        #[inline]
-        pub fn found_beside(_: Avx2) -> Option<Avx512> {
-            let found = is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512vbmi2");
-            found.then_some(Avx512(()))
-        }
-
-        /// The same, where nothing is known yet.
-        pub fn found() -> Option<Avx512> {
-            Avx512::found_beside(Avx2::found()?)
-        }
-
-        #[inline]
-        pub fn run<W: Work>(self, work: W) -> W::Out {
-            // SAFETY: an `Avx512` exists only where the features were seen that `run_widest` is compiled for.
-            unsafe { run_widest(self, work) }
-        }
-    }
-
-    #[target_feature(enable = "avx512f,avx512bw,avx2,bmi1,bmi2")]
-    fn run_widest<W: Work>(avx512: Avx512, work: W) -> W::Out {
-        work.run(avx512)
-    }
-
-    impl Vectors for Avx512 {
-        /// By AVX2: what AVX-512 finds is in a mask register, and the way from there takes longer than it saves.
-        #[inline(always)]
-        fn stops(self, block: &[u8; BLOCK]) -> u64 {
-            // SAFETY: an `Avx512` exists only beside an `Avx2`.
-            unsafe { stops_avx2(block) }
-        }
-
-        #[inline(always)]
-        fn equal(self, one: &[u8; BLOCK], other: &[u8; BLOCK]) -> u64 {
-            // SAFETY: an `Avx512` exists only where the features were seen that `equal_avx512` is compiled for.
-            unsafe { equal_avx512(one, other) }
-        }
-
-        #[inline(always)]
-        fn are_alike(self, one: &[u8; BLOCK], other: &[u8; BLOCK], content: u64) -> bool {
-            // SAFETY: as above.
-            unsafe { are_alike_avx512(one, other, content) }
-        }
-    }
-
-    /// Each comparison looks at those bytes alone that `content` and the comparison before it leave to it.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    fn are_alike_avx512(one: &[u8; BLOCK], other: &[u8; BLOCK], content: u64) -> bool {
-        let bytes = load_64(other);
-        // Signed, as above.
-        let plain = _mm512_mask_cmpge_epi8_mask(content, bytes, _mm512_set1_epi8(0x20));
-        let plain = _mm512_mask_cmpneq_epi8_mask(plain, bytes, _mm512_set1_epi8(b'"' as i8));
-        let plain = _mm512_mask_cmpneq_epi8_mask(plain, bytes, _mm512_set1_epi8(b'\\' as i8));
-        plain | _mm512_mask_cmpeq_epi8_mask(!content, load_64(one), bytes) == u64::MAX
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw")]
-    fn equal_avx512(one: &[u8; BLOCK], other: &[u8; BLOCK]) -> u64 {
-        _mm512_cmpeq_epi8_mask(load_64(one), load_64(other))
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn load_64(block: &[u8; BLOCK]) -> __m512i {
-        // SAFETY: the reference covers 64 readable bytes, and `loadu` asks for no alignment.
-        unsafe { _mm512_loadu_si512(block.as_ptr().cast()) }
     }
 }
 

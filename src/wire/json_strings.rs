@@ -94,12 +94,38 @@ impl<'a, V: Vectors> Strings<'a, V> {
 /// The end of the run of non-ASCII characters that starts at `start`.
 #[inline(never)]
 fn skip_unicode(text: &[u8], start: usize) -> Result<usize, JsonError> {
-    let rest = text.get(start..).unwrap_or_default();
+    let mut at = start;
+    while let Some(bytes) = text.get(at..).and_then(<[u8]>::first_chunk) {
+        match character_len(u32::from_le_bytes(*bytes)) {
+            Some(0) => return Ok(at),
+            Some(length) => at += length,
+            None => return Err(JsonError::Invalid),
+        }
+    }
+    let rest = text.get(at..).unwrap_or_default();
     let length = rest.iter().position(u8::is_ascii).unwrap_or(rest.len());
     let (run, _) = rest.split_at_checked(length).unwrap_or_default();
     // A character ends where the run ends, or it is none.
     std::str::from_utf8(run).map_err(|_| JsonError::Invalid)?;
-    Ok(start + length)
+    Ok(at + length)
+}
+
+/// How many bytes the non-ASCII character has that these four (the first is the lowest) begin with: 0 if it is ASCII,
+/// `None` if it is no character. What is too long, a surrogate or behind U+10FFFF shows in the first ten bits of its code.
+#[inline(always)]
+fn character_len(bytes: u32) -> Option<usize> {
+    let (lead, first) = (bytes & 0xff, bytes >> 8 & 0x3f);
+    if bytes & 0x00c0_c0f0 == 0x0080_80e0 {
+        let top = (lead & 0xf) << 6 | first;
+        (top >= 0x20 && top >> 5 != 0x360 >> 5).then_some(3)
+    } else if bytes & 0xc0e0 == 0x80c0 {
+        (lead >= 0xc2).then_some(2)
+    } else if bytes & 0xc0c0_c0f8 == 0x8080_80f0 {
+        let top = (lead & 0x7) << 6 | first;
+        (0x10..0x110).contains(&top).then_some(4)
+    } else {
+        (lead < 0x80).then_some(0)
+    }
 }
 
 #[inline(always)]
@@ -111,5 +137,42 @@ fn skip_escape(text: &[u8], at: usize) -> Result<usize, JsonError> {
             _ => Err(JsonError::Invalid),
         },
         _ => Err(JsonError::Invalid),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_are_what_the_standard_library_says_they_are() {
+        let edges: Vec<u8> = (0..=255).step_by(16).flat_map(|byte| [byte, byte + 1, byte + 15]).collect();
+        for lead in 0..=255u8 {
+            for second in 0..=255u8 {
+                for (third, fourth) in edges.iter().flat_map(|third| edges.iter().map(|fourth| (*third, *fourth))) {
+                    let bytes = [lead, second, third, fourth];
+                    let whole = (1..=4).find(|length| std::str::from_utf8(&bytes[..*length]).is_ok());
+                    let expected = if lead < 0x80 { Some(0) } else { whole };
+                    assert_eq!(character_len(u32::from_le_bytes(bytes)), expected, "{bytes:x?}");
+                }
+            }
+        }
+        for code in (0x80..=0x10_ffff).filter_map(char::from_u32) {
+            let mut bytes = [b'"'; 4];
+            let length = code.encode_utf8(&mut bytes).len();
+            assert_eq!(character_len(u32::from_le_bytes(bytes)), Some(length), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_of_characters_ends_with_the_text_too() {
+        for text in ["é", "漢", "😀", "漢字", "é漢😀"] {
+            let text = text.as_bytes();
+            assert_eq!(skip_unicode(text, 0), Ok(text.len()));
+            assert_eq!(skip_unicode(&[text, b"abc"].concat(), 0), Ok(text.len()));
+            for behind in [&b""[..], b"a", b"ab", b"abc", b"abcd"] {
+                assert_eq!(skip_unicode(&[&text[..text.len() - 1], behind].concat(), 0), Err(JsonError::Invalid));
+            }
+        }
     }
 }

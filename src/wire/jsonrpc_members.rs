@@ -1,7 +1,7 @@
 //! The members of an envelope, one after the other. Most of what they hold is short, and read without setting out
 //! for long texts; the rest is left to the scanner, and so is every judgement about what is JSON.
 
-use super::json::{self, JsonError, skip_whitespace};
+use super::json::{self, JsonError};
 use std::ops::Range;
 
 /// Validates the members of one object as they are read: for each one [`Members::next_name`], then
@@ -64,6 +64,15 @@ impl<'a> Members<'a> {
     }
 }
 
+/// As the scanner's own, and nearly always there is none.
+#[inline(always)]
+fn skip_whitespace(text: &[u8], at: usize) -> usize {
+    match text.get(at) {
+        Some(b'!'..) => at,
+        _ => json::skip_whitespace(text, at),
+    }
+}
+
 /// The end of the string whose opening quote stands at `at`.
 #[inline(always)]
 fn string_end(text: &[u8], at: usize) -> Result<usize, JsonError> {
@@ -91,7 +100,7 @@ fn short_string_end(text: &[u8], at: usize) -> Option<usize> {
 const fn stops(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;
-    let (quote, backslash) = (word ^ b'"' as u64 * ONES, word ^ b'\\' as u64 * ONES);
+    let (quote, backslash) = (word ^ (b'"' as u64 * ONES), word ^ (b'\\' as u64 * ONES));
     // A subtraction borrows from the next byte only where this one is such a byte already.
     let found = (quote.wrapping_sub(ONES) & !quote)
         | (backslash.wrapping_sub(ONES) & !backslash)
