@@ -213,6 +213,37 @@ mod tests {
     }
 
     #[test]
+    fn whoever_gets_the_number_of_a_task_that_woke_itself_last_runs_as_any_other() {
+        let polls = Rc::new(Cell::new(0));
+        for _ in 0..3 {
+            spawn(Box::pin(poll_fn(|context| {
+                context.waker().wake_by_ref();
+                Poll::Ready(())
+            })));
+        }
+        let (seen, mut turns) = (polls.clone(), 0);
+        let main = poll_fn(move |context| {
+            context.waker().wake_by_ref();
+            turns += 1;
+            if turns == 1 {
+                for _ in 0..3 {
+                    let (polls, mut left) = (polls.clone(), 5);
+                    spawn(Box::pin(poll_fn(move |context| {
+                        polls.set(polls.get() + 1);
+                        left -= 1;
+                        context.waker().wake_by_ref();
+                        if left == 0 { Poll::Ready(()) } else { Poll::Pending }
+                    })));
+                }
+            }
+            if turns == 20 { Poll::Ready(()) } else { Poll::Pending }
+        });
+        run(main, || {}, |_| {});
+        assert_eq!(seen.get(), 15);
+        TASKS.with(|tasks| assert!(tasks.slots.borrow().is_empty() && tasks.ready.borrow().is_empty()));
+    }
+
+    #[test]
     fn a_waker_that_outlives_its_task_harms_nobody() {
         let kept: Rc<RefCell<Option<Waker>>> = Rc::default();
         let keep = kept.clone();

@@ -55,7 +55,8 @@ pub struct Socket {
     number: Cell<Option<usize>>,
 }
 
-/// The driver of this thread.
+/// The driver of this thread, of which there is one.
+#[allow(clippy::large_enum_variant)]
 pub enum Driver {
     /// io_uring.
     Uring(Uring),

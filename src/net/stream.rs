@@ -260,7 +260,7 @@ impl Stream {
         let (wrote, bytes) = self.write_on(bytes, at, to, self.patience_ns).await;
         spent(bytes);
         if self.patience_ns.is_some() && wrote.is_ok() {
-            self.watch.arm(deadline_ns, cut, now());
+            self.watch.arm_again(deadline_ns, cut, now());
         }
         wrote.map_err(|broke| self.breaks(at - from + broke.taken))
     }
@@ -895,6 +895,51 @@ pub(super) mod tests {
             assert_eq!(wrote, Err(WriteBroke { taken: 0 }));
             drop(stream);
             assert_eq!(all(&mut peer, usize::MAX).await.len(), filled);
+        });
+    }
+
+    #[test]
+    fn what_came_while_something_was_written_is_read_after_it() {
+        on_both(|| async {
+            let (mut stream, mut peer) = connected_to().await;
+            let filled = fill(&stream).await;
+            let writer = async {
+                let (wrote, _) = stream.write(vec![b','; 100_000], 0, 100_000, None).await;
+                assert_eq!(wrote, Ok(()));
+                within(1_000 * MS, stream.read(Vec::with_capacity(16))).await.map(|(read, _)| read.unwrap())
+            };
+            let slow = async {
+                sleep(20 * MS).await;
+                peer.write_all(b"early").unwrap();
+                sleep(20 * MS).await;
+                all(&mut peer, filled + 100_000).await.len()
+            };
+            let (read, got) = futures_util::future::join(writer, slow).await;
+            assert_eq!((read, got), (Some(5), filled + 100_000));
+        });
+    }
+
+    #[test]
+    fn whoever_is_to_end_gets_the_rest_of_its_answer_first() {
+        on_both(|| async {
+            let (mut stream, mut peer) = connected_to().await;
+            let filled = fill(&stream).await;
+            stream.arm(now() + 60_000 * MS, Cut::Read, now());
+            stream.send(b"rest".to_vec(), 0, 4, Some(5_000 * MS)).await;
+            let watch = stream.watch();
+            let reader = async {
+                let (read, _) = stream.read(Vec::with_capacity(16)).await;
+                (read.unwrap(), stream.expired())
+            };
+            let slow = async {
+                sleep(20 * MS).await;
+                watch.hasten(now() + 100 * MS, now());
+                sleep(2 * REVISIT_NS).await;
+                all(&mut peer, filled + 4).await
+            };
+            let (ended, got) = futures_util::future::join(reader, slow).await;
+            assert_eq!(&got[filled..], b"rest");
+            assert_eq!(ended, (0, true), "and then it ends");
         });
     }
 

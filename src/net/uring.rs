@@ -347,7 +347,11 @@ fn takes_poll_first(ring: &mut IoUring) -> io::Result<bool> {
     let entry = opcode::Recv::new(Fd(there.as_raw_fd()), room.as_mut_ptr(), 1).ioprio(POLL_FIRST).build();
     // SAFETY: the byte is never freed before the completion has come, and `there` is open until then.
     unsafe { ring.submission().push(&entry) }.map_err(io::Error::other)?;
-    ring.submit_and_wait(1)?;
+    while let Err(error) = ring.submit_and_wait(1) {
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
     let read = ring.completion().next().map(|entry| entry.result());
     // SAFETY: made by Box::leak above, and the kernel's one operation on it is over.
     drop(unsafe { Box::from_raw(room) });

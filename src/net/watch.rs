@@ -41,6 +41,8 @@ pub struct Watch {
     gone: Cell<bool>,
     /// While something is written: how long the peer may take nothing. Otherwise 0.
     patience_ns: Cell<Nanos>,
+    /// The longest that the deadline after what is written now may be away.
+    then_ns: Cell<Nanos>,
     /// Bytes that the peer had not yet taken at the last look.
     untaken: Cell<u32>,
     /// What is cut when this peer is gone.
@@ -60,6 +62,7 @@ impl Watch {
             fired: Cell::new(false),
             gone: Cell::new(false),
             patience_ns: Cell::new(0),
+            then_ns: Cell::new(NEVER),
             untaken: Cell::new(UNKNOWN),
             running: RefCell::default(),
             standstill: Cell::new(None),
@@ -88,6 +91,12 @@ impl Watch {
         self.untaken.set(UNKNOWN);
     }
 
+    /// What was written is: the deadline that was set before is set again.
+    pub fn arm_again(self: &Rc<Watch>, deadline_ns: Nanos, cut: Cut, now_ns: Nanos) {
+        let most_ns = now_ns.saturating_add(self.then_ns.replace(NEVER));
+        self.arm(deadline_ns.min(most_ns), cut, now_ns);
+    }
+
     /// Moves the deadline of a write on if the peer took something since the last look. The write itself does not
     /// show that: it goes on only when a third of the kernel's buffer, often megabytes, has come free. The first
     /// look has nothing to compare with and trusts the peer: nobody is cut early, and who takes nothing is cut
@@ -111,8 +120,12 @@ impl Watch {
         self.socket.borrow().as_deref().map(act)
     }
 
-    /// Brings the deadline forward to `deadline_ns`, if it is later.
+    /// Brings the deadline forward to `deadline_ns`, if it is later. While something is written, that is the deadline
+    /// after it: what is begun comes to its end.
     pub fn hasten(self: &Rc<Watch>, deadline_ns: Nanos, now_ns: Nanos) {
+        if self.patience_ns.get() > 0 {
+            return self.then_ns.set(deadline_ns.saturating_sub(now_ns));
+        }
         if self.deadline_ns.get() > deadline_ns {
             self.arm(deadline_ns, self.cut.get(), now_ns);
         }

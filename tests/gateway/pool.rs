@@ -284,16 +284,19 @@ fn ready_connections_are_there_before_a_call_and_again_after_they_were_lost() {
     assert_eq!((metrics.attempts("a", ""), metrics.of("ringway_circuit_state", "a")), (1, 0));
 }
 
-#[test]
-fn a_node_that_was_heard_unasked_is_never_taken_at_its_word_for_another_caller() {
-    // The first answer comes twice, while nothing is under way: that is seen. After it each answer is said once more
-    // when the next request is already under way: no look at the connection could have seen that coming.
+/// Takes Calls of many callers with few ids to a node that says each answer once more when the next request is already
+/// under way: no look at the connection could see that coming. Before, it says its first answer twice, at once or, with
+/// `later`, while nobody asks for anything.
+fn nobody_gets_what_was_said_twice(later: bool) {
     let before = std::sync::Mutex::new(std::collections::HashMap::<usize, String>::new());
+    let answer = |id: &str, params: &str| {
+        let body = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{params}}}");
+        super::upstream::response(200, &[], &body)
+    };
     let stutters = Upstream::start(move |seen| {
-        let body = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{}}}", seen.id(), seen.json()["params"][0]);
-        let answer = super::upstream::response(200, &[], &body);
+        let answer = answer(&seen.id(), &seen.json()["params"][0].to_string());
         if seen.nth == 0 {
-            return Reply::raw(answer.repeat(2));
+            return Reply::raw(answer.repeat(if later { 1 } else { 2 }));
         }
         let late = before.lock().unwrap().insert(seen.connection, answer.clone());
         Reply::raw(late.unwrap_or_default() + &answer)
@@ -303,12 +306,28 @@ fn a_node_that_was_heard_unasked_is_never_taken_at_its_word_for_another_caller()
     for token in 0..40 {
         let (method, id) =
             ([READ, EFFECT, "eth_sendRawTransaction"][token % 3], ["1", "\"1\"", "1", "null", "1"][token % 5]);
-        let answer = gateway.post(call_body(id, method, &format!("[\"{token}\"]")));
-        if method != EFFECT || !answer.body.contains("-32054") {
-            answer.assert_result(id, &format!("\"{token}\""));
+        // An answer under another id would give the node away as well.
+        let id = if later { "1" } else { id };
+        let told = gateway.post(call_body(id, method, &format!("[\"{token}\"]")));
+        if method != EFFECT || !told.body.contains("-32054") {
+            told.assert_result(id, &format!("\"{token}\""));
+        }
+        if later && token == 0 {
+            stutters.say_unasked(answer("1", "\"0\"").as_bytes());
+            stutters.wait_for_open(0);
         }
     }
     assert!(stutters.count() >= 40 && good.count() > 10, "{} and {}", stutters.count(), good.count());
+}
+
+#[test]
+fn a_node_that_was_heard_unasked_is_never_taken_at_its_word_for_another_caller() {
+    nobody_gets_what_was_said_twice(false);
+}
+
+#[test]
+fn nor_is_one_that_spoke_while_nobody_asked_for_anything() {
+    nobody_gets_what_was_said_twice(true);
 }
 
 #[test]
