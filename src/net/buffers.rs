@@ -1,6 +1,6 @@
 //! Byte buffers of one shard: taken and given back, so that the steady state allocates nothing.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 thread_local! {
     /// Given back by the kernel, which knows no shard.
@@ -22,12 +22,19 @@ pub const SMALL_RESPONSE: usize = 4 << 10;
 /// Classes are powers of two: 2 KiB, 4 KiB, ... 4 MiB. Larger ones are not kept.
 const CLASSES: usize = 12;
 /// Bytes kept per class.
-const KEPT_PER_CLASS: usize = 8 << 20;
+const KEPT_PER_CLASS: usize = 2 << 20;
+/// Classes of larger buffers than this are kept together within [`KEPT_LARGE`] bytes: what a burst of large bodies
+/// needed is not to stay for ever.
+const SMALL_CLASSES_MAX: usize = 32 << 10;
+/// Bytes kept of all larger classes.
+const KEPT_LARGE: usize = 8 << 20;
 
 /// Free buffers, by size.
 #[derive(Debug, Default)]
 pub struct Buffers {
     free: [RefCell<Vec<Vec<u8>>>; CLASSES],
+    /// Bytes of the larger ones among them.
+    large: Cell<usize>,
 }
 
 impl Buffers {
@@ -37,7 +44,13 @@ impl Buffers {
             self.give(buf);
         }
         match class_for(least) {
-            Some(class) => self.free[class].borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(size(class))),
+            Some(class) => match self.free[class].borrow_mut().pop() {
+                Some(buf) => {
+                    self.large.set(self.large.get() - large(buf.capacity()));
+                    buf
+                }
+                None => Vec::with_capacity(size(class)),
+            },
             None => Vec::with_capacity(least),
         }
     }
@@ -52,7 +65,10 @@ impl Buffers {
         let class = (capacity / SMALLEST).ilog2() as usize;
         {
             let mut free = self.free[class].borrow_mut();
-            if free.len() < KEPT_PER_CLASS / size(class) {
+            let kept = self.large.get() + large(capacity);
+            let fits = if large(capacity) > 0 { kept <= KEPT_LARGE } else { free.len() < KEPT_PER_CLASS / size(class) };
+            if fits {
+                self.large.set(kept);
                 buf.clear();
                 free.push(buf);
             }
@@ -69,6 +85,11 @@ impl Buffers {
         self.give(buf);
         larger
     }
+}
+
+/// What a buffer counts among the large ones.
+const fn large(capacity: usize) -> usize {
+    if capacity >= 2 * SMALL_CLASSES_MAX { capacity } else { 0 }
 }
 
 const fn size(class: usize) -> usize {
@@ -122,7 +143,13 @@ mod tests {
         let many: Vec<_> = (0..50).map(|_| buffers.take(1 << 20)).collect();
         many.into_iter().for_each(|buf| buffers.give(buf));
         let kept: usize = buffers.free.iter().map(|free| free.borrow().iter().map(Vec::capacity).sum::<usize>()).sum();
-        assert!(kept <= KEPT_PER_CLASS, "{kept}");
+        assert!((KEPT_LARGE / 2..=KEPT_LARGE).contains(&kept), "{kept}");
+        assert_eq!(buffers.large.get(), kept);
+        for bytes in [64 << 10, 1 << 20, 4 << 20] {
+            let more: Vec<_> = (0..20).map(|_| buffers.take(bytes)).collect();
+            more.into_iter().for_each(|buf| buffers.give(buf));
+        }
+        assert!(buffers.large.get() <= KEPT_LARGE, "all large classes together");
         buffers.give(Vec::with_capacity(64 << 20));
         assert!(buffers.take(1 << 20).capacity() < 64 << 20);
     }

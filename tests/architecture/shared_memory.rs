@@ -147,6 +147,11 @@ const TOUCHES: &[(&str, &str, &str)] = &[
         "while !self.memory().take(self.shard.index, bytes, self.max) {",
         "own, per body that grows past 64 KiB; reads all shards' sums",
     ),
+    (
+        "src/net/tab.rs",
+        "let taken = self.memory().take(self.shard.index, bytes as u64, self.max / 4);",
+        "own, per attempt at a node whose last two answers were over 64 KiB; reads all shards' sums",
+    ),
     ("src/net/opening.rs", "cells.failed.add(1);", "own, per TLS handshake that came to nothing"),
     (
         "src/net/opening.rs",
