@@ -10,6 +10,7 @@ import sys
 
 import cores
 import figures
+import proxies
 import scenarios
 import tls
 from processes import commit, cpu_model, version, without_folder
@@ -63,7 +64,9 @@ def head(bench, kept):
     """Command, machine, work, versions."""
     args = bench.args
     name = args.scenario_name
-    versions = [f"{one}: {version(one, bench.programs[one])}" for one in bench.names if one not in ("ringway-healthy", "ringway-two-shards")]
+    versions = [
+        f"{one}: {version(one, bench.programs[one])}" for one in bench.names if one not in (proxies.HEALTHY, proxies.TWO)
+    ]
     lines = [
         f"- Command: `{command_of(name) if name else command()}`, seed {args.seed}",
         f"- {datetime.date.today()}, commit {commit()}, Linux {platform.release()}, {cpu_model()}, "
@@ -110,7 +113,8 @@ def slow(rows, names):
     lines = []
     for name in names:
         mine = [row for row in rows if row["proxy"] == name]
-        late, stalls = sum(row["over_10ms"] for row in mine), scenarios.STALL_RATE * sum(row["requests"] for row in mine)
+        late = sum(row["over_10ms"] for row in mine)
+        stalls = scenarios.STALL_RATE * sum(row["requests"] for row in mine)
         lines.append(
             f"- {name}: {late} answers came after more than 10 ms, {late / max(1, stalls):.1f} for each answer that "
             f"the upstream held back for {scenarios.STALL_MS} ms (about {stalls:.0f})"
