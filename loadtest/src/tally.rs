@@ -262,15 +262,7 @@ impl Report {
             tally.window_answers,
             self.achieved(),
         );
-        out += &format!(
-            ",\"latency_us\":{{\"p50\":{:.1},\"p90\":{:.1},\"p99\":{:.1},\"p99.9\":{:.1},\"max\":{:.1}}},\"over_10ms\":{}",
-            self.quantile_us(0.5),
-            self.quantile_us(0.9),
-            self.quantile_us(0.99),
-            self.quantile_us(0.999),
-            self.max_us(),
-            self.slow(),
-        );
+        out += &self.latency_json();
         if let Some(used) = self.used {
             out += &format!(
                 ",\"cpu\":{{\"on_cpu_ns\":{},\"waited_ns\":{},\"user_ticks\":{},\"system_ticks\":{},\"threads\":{},\
@@ -298,6 +290,19 @@ impl Report {
             Some(sample) => out += &format!(",\"first_bad\":{}}}", quoted(sample)),
         }
         out
+    }
+
+    /// How long requests took, as members of the JSON line.
+    fn latency_json(&self) -> String {
+        format!(
+            ",\"latency_us\":{{\"p50\":{:.1},\"p90\":{:.1},\"p99\":{:.1},\"p99.9\":{:.1},\"max\":{:.1}}},\"over_10ms\":{}",
+            self.quantile_us(0.5),
+            self.quantile_us(0.9),
+            self.quantile_us(0.99),
+            self.quantile_us(0.999),
+            self.max_us(),
+            self.slow(),
+        )
     }
 
     /// One line for people.
