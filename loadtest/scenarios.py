@@ -87,7 +87,9 @@ SCENARIOS = {
         pinned=False,
         note="Neither the proxy nor load and upstream are kept to a core. Ringway itself keeps each shard to a core: "
              "one shard to the first, two to both. So load and upstream run beside either, and the core's time, which "
-             "would hold them too, is not told.",
+             "would hold them too, is not told. On two cores both shards wait for the load now and then, where the "
+             "scheduler may spare the single one that: who waits finds more at once and spends less on each "
+             "(*CPU wait*). A ratio below 1 is most likely that, not a gain by shards.",
     ),
 }
 
