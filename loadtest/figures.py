@@ -70,9 +70,12 @@ def kept(rows):
 
 
 def compared(names):
-    """Which are held against which: the rivals against Ringway, and Ringway against the floor and its better self."""
+    """Which are held against which: rivals against Ringway, Ringway and spikes against the floor, other selves."""
     found = [(one, "ringway") for one in names if one in ("haproxy", "nginx")]
-    return [*found, *(("ringway", one) for one in names if one in ("relay", "ringway-healthy"))]
+    found += [("ringway", one) for one in names if one in ("relay", "ringway-healthy")]
+    found += [("ringway-two-shards", "ringway")] if "ringway-two-shards" in names else []
+    found += [(one, "relay") for one in names if one.startswith("relay-")]
+    return [couple for couple in found if set(couple) <= set(names)]
 
 
 def measured(rows, names):

@@ -132,8 +132,8 @@ def find(name):
 
 def version(name, program):
     """What the program says of itself, on one line."""
-    if name == "relay":
-        return "the load tool's byte relay"
+    if name.startswith("relay"):
+        return "the load tool's byte relay" if name == "relay" else "the load tool's sharing relay"
     flag = "--version" if name.startswith("ringway") else "-v"
     said = subprocess.run([program, flag], capture_output=True, text=True, timeout=10, check=False)
     lines = (said.stdout + said.stderr).strip().splitlines()

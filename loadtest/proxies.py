@@ -8,14 +8,18 @@ import tls
 PROXIES = ["ringway", "haproxy", "nginx"]
 # Bytes carried and nothing understood: below every proxy.
 FLOOR = "relay"
+# A spike, not a product: whole requests of all callers, pipelined on so many upstream connections.
+SHARED = {"relay-shared-4": 4, "relay-shared-1": 1}
 # Ringway in front of two servers that live, where the others' first one is dead.
 HEALTHY = "ringway-healthy"
+# Ringway with two shards, where the other one has one.
+TWO = "ringway-two-shards"
 
 RINGWAY = """\
 [server]
 listen = ["127.0.0.1:{port}"]
 admin = "127.0.0.1:{admin}"
-shards = 1{server_tls}
+shards = {shards}{server_tls}
 {endpoints}[[gateway]]
 id = "eth"
 path = "/eth"
@@ -115,7 +119,8 @@ class Upstreams:
     """Where the proxies' requests go."""
 
     ports: list
-    # "one", "dead" (the first of two refuses connections) or "faults" (both answer 503 now and then).
+    # "one", "slow" (it stalls now and then), "dead" (the first of two refuses connections) or "faults" (both answer 503
+    # now and then).
     kind: str = "one"
 
 
@@ -166,7 +171,7 @@ def nginx_k(setting):
     return setting.nginx_k or whole_answer_k(setting.size)
 
 
-def ringway(setting, port, admin):
+def ringway(setting, port, admin, shards=1):
     """Ringway's configuration."""
     names = ["up", "second"][:len(setting.upstreams.ports)]
     endpoints = "".join(
@@ -179,7 +184,9 @@ def ringway(setting, port, admin):
         # Like the rivals' turn by turn, not Ringway's default, in which the second one only stands by.
         both = ", ".join(f'{{ endpoint = "{name}", weight = 1 }}' for name in names)
         targets = f'strategy = "weighted"\ntargets = [{both}]'
-    return RINGWAY.format(port=port, admin=admin, endpoints=endpoints, targets=targets, **setting.fields)
+    return RINGWAY.format(
+        port=port, admin=admin, shards=shards, endpoints=endpoints, targets=targets, **setting.fields,
+    )
 
 
 def without_gaps(text):
@@ -218,8 +225,9 @@ def nginx(setting, port, home):
 def command(name, program, setting, home, port, admin):
     """Writes a proxy's configuration to `home`; says how to start it, and the configuration."""
     home.mkdir(exist_ok=True)
-    if name == FLOOR:
+    if name == FLOOR or name in SHARED:
         words = ["relay", "--listen", f"127.0.0.1:{port}", "--to", f"127.0.0.1:{setting.upstreams.ports[0]}"]
+        words += ["--share", str(SHARED[name])] if name in SHARED else []
         return [program, *words], " ".join(["ringway-loadtest", *words])
     if name == "haproxy":
         file, text = home / "haproxy.conf", haproxy(setting, port)
@@ -228,7 +236,7 @@ def command(name, program, setting, home, port, admin):
         file, text = home / "nginx.conf", nginx(setting, port, home)
         words = ["-e", home / "start.log", "-p", home, "-c", file]
     else:
-        file, text = home / "ringway.toml", ringway(setting, port, admin)
+        file, text = home / "ringway.toml", ringway(setting, port, admin, 2 if name == TWO else 1)
         words = ["serve", "--config", file]
     file.write_text(text)
     return [program, *words], text

@@ -10,6 +10,7 @@ import sys
 
 import cores
 import figures
+import proxies
 import scenarios
 import tls
 from processes import commit, cpu_model, version, without_folder
@@ -52,15 +53,24 @@ def work(args):
     return f"{args.connections} connection{'s' if args.connections > 1 else ''}, {size}{batch}"
 
 
+def places(args):
+    """Who runs where."""
+    if not args.pinned:
+        return f"proxy, load and upstream on cores {args.proxy_core} and {args.load_core} as they like"
+    return f"proxy on core {args.proxy_core}, load and upstream on core {args.load_core}"
+
+
 def head(bench, kept):
     """Command, machine, work, versions."""
     args = bench.args
     name = args.scenario_name
-    versions = [f"{one}: {version(one, bench.programs[one])}" for one in bench.names if one != "ringway-healthy"]
+    versions = [
+        f"{one}: {version(one, bench.programs[one])}" for one in bench.names if one not in (proxies.HEALTHY, proxies.TWO)
+    ]
     lines = [
         f"- Command: `{command_of(name) if name else command()}`, seed {args.seed}",
         f"- {datetime.date.today()}, commit {commit()}, Linux {platform.release()}, {cpu_model()}, "
-        f"{os.cpu_count()} CPUs; proxy on core {args.proxy_core}, load and upstream on core {args.load_core}",
+        f"{os.cpu_count()} CPUs; {places(args)}",
         f"- {work(args)}, {mode(args)}, {args.rounds} round{'' if args.rounds == 1 else 's'} of {args.seconds:g} s "
         f"after {args.warmup:g} s of warm-up, order shuffled in each round ({kept}); "
         f"the proxy's core was {100 * bench.idle:.1f} % busy before they began; "
@@ -98,6 +108,20 @@ def faulted(rows, names):
     return lines
 
 
+def slow(rows, names):
+    """How many waited because an answer came late."""
+    lines = []
+    for name in names:
+        mine = [row for row in rows if row["proxy"] == name]
+        late = sum(row["over_10ms"] for row in mine)
+        stalls = scenarios.STALL_RATE * sum(row["requests"] for row in mine)
+        lines.append(
+            f"- {name}: {late} answers came after more than 10 ms, {late / max(1, stalls):.1f} for each answer that "
+            f"the upstream held back for {scenarios.STALL_MS} ms (about {stalls:.0f})"
+        )
+    return lines
+
+
 def markdown(bench, rows, failed):
     """The summary of a run."""
     args, names = bench.args, bench.names
@@ -117,6 +141,8 @@ def markdown(bench, rows, failed):
         lines += per_call(good, names, args.batch) + [""]
     if args.kind == "faults":
         lines += faulted(good, names) + [""]
+    if args.kind == "slow":
+        lines += slow(good, names) + [""]
     if args.tls:
         lines += tls.sentences(rows, names) + [""]
     if failed:

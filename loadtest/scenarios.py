@@ -4,7 +4,7 @@ import dataclasses
 import statistics
 
 import figures
-from proxies import FLOOR, HEALTHY, PROXIES
+from proxies import FLOOR, HEALTHY, PROXIES, SHARED, TWO
 
 CPU, CORE, P99 = "CPU µs/request", "core µs/request", "p99 µs"
 ALL = (*PROXIES, FLOOR)
@@ -26,11 +26,14 @@ class Scenario:
     # Where the requests go: see proxies.Upstreams.
     kind: str = "one"
     only: tuple = ALL
+    # One core for the proxy and one for load and upstream; or else all free to use all.
+    pinned: bool = True
     # What a reader must know of the comparison.
     note: str = None
 
 
 FAULT_RATE = 0.01
+STALL_RATE, STALL_MS = 0.0002, 50
 
 SCENARIOS = {
     "small-64": Scenario("120 bytes, 64 connections, closed loop: the plain case"),
@@ -72,6 +75,21 @@ SCENARIOS = {
         f"two servers that answer {100 * FAULT_RATE:g} % of requests with 503, each proxy retries; 120 bytes, "
         "64 connections, 10,000/s", rate=10000, kind="faults", only=tuple(PROXIES),
         note="Answers with a fault that reached the caller are counted, not held against the round.",
+    ),
+    "slow-one": Scenario(
+        f"one answer of {1 / STALL_RATE:,.0f} takes {STALL_MS} ms longer: who waits behind it; 120 bytes, "
+        "64 connections, 20,000/s", rate=20000, kind="slow", only=("ringway", "haproxy", FLOOR, *SHARED),
+        note="`relay-shared-N` pipelines the requests of all callers on N upstream connections "
+             "([sharing.md](../sharing.md)).",
+    ),
+    "two-shards": Scenario(
+        "two shards against one, 10,000/s in all; 120 bytes, 64 connections", rate=10000, only=("ringway", TWO),
+        pinned=False,
+        note="Neither the proxy nor load and upstream are kept to a core. Ringway itself keeps each shard to a core: "
+             "one shard to the first, two to both. So load and upstream run beside either, and the core's time, which "
+             "would hold them too, is not told. On two cores both shards wait for the load now and then, where the "
+             "scheduler may spare the single one that: who waits finds more at once and spends less on each "
+             "(*CPU wait*). A ratio below 1 is most likely that, not a gain by shards.",
     ),
 }
 
@@ -134,6 +152,7 @@ GOALS = {
     "100k": [Goal("haproxy", "ringway", 1.05, 1.3), Goal("nginx", "ringway", 0.95, 1.1)],
     "1m": [Goal("haproxy", "ringway", 1.0, 1.2)],
     "half": [Goal("ringway", "haproxy", 1.2, metric=P99, surplus=50.0)],
+    "two-shards": [Goal(TWO, "ringway", 1.05, at_least=False)],
     "dead-one": [Goal("ringway", HEALTHY, 1.2, metric=P99, at_least=False)],
 }
 

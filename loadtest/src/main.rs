@@ -16,6 +16,7 @@ mod relay;
 mod reply;
 mod schedule;
 mod served;
+mod share;
 mod tally;
 mod timer;
 mod upstream;
@@ -38,6 +39,7 @@ use crate::{
     load::Plan,
     relay::Relay,
     reply::Manner,
+    share::Sharing,
     upstream::Upstream,
 };
 
@@ -66,6 +68,9 @@ enum Command {
         /// Where the bytes go.
         #[arg(long)]
         to: SocketAddr,
+        /// A spike instead: whole requests of all callers, pipelined on so many upstream connections.
+        #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        share: Option<u16>,
     },
     /// Send requests at a fixed rate and judge every answer; a JSON line goes to stdout, a line for people to stderr.
     Load(LoadArgs),
@@ -189,7 +194,7 @@ fn main() -> ExitCode {
     let ran = match Cli::parse().command {
         Command::Upstream(args) => serve(args),
         Command::Certificates { into } => certificates::write(&into).map(|()| ExitCode::SUCCESS),
-        Command::Relay { listen, to } => relay(listen, to),
+        Command::Relay { listen, to, share } => relay(listen, to, share),
         Command::Load(args) => load(args),
     };
     ran.unwrap_or_else(|error| {
@@ -218,7 +223,13 @@ fn serve(args: UpstreamArgs) -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn relay(listen: SocketAddr, to: SocketAddr) -> io::Result<ExitCode> {
+fn relay(listen: SocketAddr, to: SocketAddr, share: Option<u16>) -> io::Result<ExitCode> {
+    if let Some(count) = share {
+        let sharing = Sharing::new(listen, to, usize::from(count))?;
+        tell(sharing.addr()?)?;
+        sharing.run()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let relay = Relay::new(listen, to)?;
     tell(relay.addr()?)?;
     relay.run()?;

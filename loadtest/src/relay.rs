@@ -69,7 +69,7 @@ impl Side {
 }
 
 /// Writes until all is out or the socket is full; says how much that was.
-fn write(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
+pub fn write(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
     let mut sent = 0;
     while sent < bytes.len() {
         match stream.write(&bytes[sent..]) {

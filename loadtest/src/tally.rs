@@ -11,6 +11,8 @@ use crate::{cores::Core, cpu::Used, exchange::Work, schedule::Slot, wire::Agreed
 
 /// Sent later than this after its due time, a request counts as late: the generator or the target lagged.
 const LATE: Duration = Duration::from_millis(1);
+/// Answers that took longer than this are counted as well: who waited for something that was stuck.
+const SLOW_NS: u64 = 10_000_000;
 /// Latencies above this are recorded as this.
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
 /// At most this much of the first bad answer is kept.
@@ -214,6 +216,11 @@ impl Report {
         self.tally.latency.max() as f64 / 1000.0
     }
 
+    /// Requests that waited longer than [`SLOW_NS`].
+    fn slow(&self) -> u64 {
+        self.tally.latency.count_between(SLOW_NS + 1, LATENCY_NS_MAX)
+    }
+
     /// CPU time of the watched processes for each answer.
     fn cpu_us(&self) -> Option<f64> {
         let used = self.used?;
@@ -255,14 +262,7 @@ impl Report {
             tally.window_answers,
             self.achieved(),
         );
-        out += &format!(
-            ",\"latency_us\":{{\"p50\":{:.1},\"p90\":{:.1},\"p99\":{:.1},\"p99.9\":{:.1},\"max\":{:.1}}}",
-            self.quantile_us(0.5),
-            self.quantile_us(0.9),
-            self.quantile_us(0.99),
-            self.quantile_us(0.999),
-            self.max_us(),
-        );
+        out += &self.latency_json();
         if let Some(used) = self.used {
             out += &format!(
                 ",\"cpu\":{{\"on_cpu_ns\":{},\"waited_ns\":{},\"user_ticks\":{},\"system_ticks\":{},\"threads\":{},\
@@ -290,6 +290,19 @@ impl Report {
             Some(sample) => out += &format!(",\"first_bad\":{}}}", quoted(sample)),
         }
         out
+    }
+
+    /// How long requests took, as members of the JSON line.
+    fn latency_json(&self) -> String {
+        format!(
+            ",\"latency_us\":{{\"p50\":{:.1},\"p90\":{:.1},\"p99\":{:.1},\"p99.9\":{:.1},\"max\":{:.1}}},\"over_10ms\":{}",
+            self.quantile_us(0.5),
+            self.quantile_us(0.9),
+            self.quantile_us(0.99),
+            self.quantile_us(0.999),
+            self.max_us(),
+            self.slow(),
+        )
     }
 
     /// One line for people.
@@ -378,6 +391,9 @@ mod tests {
     fn the_json_line_is_one_line_and_quotes_what_came() {
         let due = Instant::now();
         let mut tally = Tally::new();
+        for millis in [1, 9, 12, 300] {
+            tally.right(Slot { due, measured: true }, due + Duration::from_millis(millis));
+        }
         tally.bad(Slot { due, measured: true }, Bad::WrongId, b"HTTP \"x\"\r\n\\", due);
         let report = Report {
             tally,
@@ -392,6 +408,7 @@ mod tests {
         assert!(!json.contains('\n'));
         assert!(json.contains(r#""mismatched":1,"mismatches":{"wrong_id":1,"wrong_payload":0}"#), "{json}");
         assert!(json.ends_with(r#""first_bad":"wrong_id: HTTP \"x\"\u000d\u000a\\"}"#), "{json}");
+        assert!(json.contains(r#","over_10ms":2,"#), "{json}");
         assert!(json.contains(r#""us_per_answer":null"#), "{json}");
         assert!(report.line().contains("1 wrong_id"));
     }
