@@ -349,8 +349,9 @@ impl Connection {
     /// Reads more of a body. What is large is held against the memory for that; while there is none, nothing is
     /// read, and the body's own deadline goes on.
     async fn read_more(&mut self, wanted: usize, tab: &Tab) -> bool {
-        let more = (self.inbox.capacity() as u64).saturating_sub(tab.taken());
-        if self.inbox.capacity() > LARGE && more > 0 {
+        let grown = self.inbox.grown(wanted);
+        let more = (grown as u64).saturating_sub(tab.taken());
+        if grown > LARGE && more > 0 {
             // By then the deadline has cut the connection.
             let patience_ns = self.shard.current().server().body_timeout_ns;
             if !Box::pin(tab.take(more as usize, patience_ns)).await {

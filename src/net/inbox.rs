@@ -36,11 +36,6 @@ impl Inbox {
         self.buf.len() - self.at
     }
 
-    /// The memory that it takes.
-    pub fn capacity(&self) -> usize {
-        self.buf.capacity()
-    }
-
     /// Whether all is answered.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -73,6 +68,12 @@ impl Inbox {
         }
     }
 
+    /// The memory that it takes once there is room for `wanted` bytes more. Doubling keeps the copying linear.
+    pub fn grown(&self, wanted: usize) -> usize {
+        let (filled, capacity) = (self.len(), self.buf.capacity());
+        if capacity >= filled + wanted { capacity } else { (filled + wanted).max(2 * filled).next_power_of_two() }
+    }
+
     /// Reads once, with room for at least `wanted` bytes; `false` = nothing more will come.
     pub async fn read(&mut self, stream: &mut Link, buffers: &Buffers, wanted: usize) -> bool {
         if self.at > 0 {
@@ -80,10 +81,8 @@ impl Inbox {
             self.buf.truncate(self.buf.len() - self.at);
             self.at = 0;
         }
+        let least = self.grown(wanted);
         let buf = std::mem::take(&mut self.buf);
-        let (filled, capacity) = (buf.len(), buf.capacity());
-        // Doubling keeps the copying linear.
-        let least = if capacity >= filled + wanted { capacity } else { (filled + wanted).max(2 * filled) };
         let buf = buffers.grow(buf, least);
         let (read, buf) = match stream.plain() {
             Some(plain) => plain.read(buf).await,
