@@ -94,13 +94,16 @@ fn one_members_failure_disturbs_no_other() {
         "kept" => Reply::error(seen, 503, r#"{"code":-32000,"message":"kept"}"#),
         _ => Reply::result(seen, "\"first\""),
     });
-    let second = Upstream::start(|seen| {
-        // Only one of them says when to come back: what comes later would find the node at rest.
+    let replayed = Gate::default();
+    let second = Upstream::start(move |seen| {
+        // Only one of them says when to come back, and after the read was replayed: what comes later finds the node at
+        // rest.
         if seen.holds("kept") {
             Reply::http(400, &[], "")
         } else if seen.holds("busy") {
-            Reply::http(429, &["Retry-After: 4"], "")
+            Reply::after(&replayed, Reply::http(429, &["Retry-After: 4"], ""))
         } else {
+            replayed.open();
             Reply::result(seen, "\"second\"")
         }
     });
