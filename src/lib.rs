@@ -29,6 +29,7 @@
 /// Rank 0. Decisions: no clock, fd, thread, atomic, async, unsafe or heap allocation per Call.
 pub mod logic {
     pub mod batch;
+    pub mod block;
     pub mod broadcast;
     pub mod call;
     pub mod cidr;
@@ -37,6 +38,7 @@ pub mod logic {
     pub mod dial;
     pub mod doubt;
     pub mod explain;
+    pub mod facts;
     pub mod failover;
     pub mod fault;
     pub mod forwarded;

@@ -7,7 +7,7 @@ use super::server::circuit;
 use super::tls::{self, Files};
 use super::url;
 use crate::logic::limiter::Rate;
-use crate::logic::snapshot::{CircuitRule, Endpoint, EndpointIx, Protocol, Secret, Url};
+use crate::logic::snapshot::{CircuitRule, Endpoint, EndpointIx, Protocol, Secret, Tier, Url};
 use std::collections::HashMap;
 
 /// Headers that Ringway writes itself, or that speak about one connection.
@@ -177,6 +177,12 @@ fn endpoint(
             max_age_ns: view.number("max_age"),
             circuit,
             budget,
+            tier: Tier::Full,
+            state_blocks: 128,
+            history_blocks: u64::MAX,
+            client: None,
+            capabilities: Vec::new(),
+            without: Vec::new(),
         });
     }
     typed

@@ -92,7 +92,13 @@ pub fn resolve_with(
     let max_attempts = server.max_attempts;
     let context = Context { endpoints: &endpoints, families: &families, methods: &methods, max_attempts };
     let gateways = gateways(&top, &context, &mut faults);
-    let snapshot = (!faults.any()).then_some(Snapshot { server, endpoints: endpoints.valid, gateways, methods });
+    let snapshot = (!faults.any()).then_some(Snapshot {
+        server,
+        endpoints: endpoints.valid,
+        gateways,
+        networks: Vec::new(),
+        methods,
+    });
     if let (Some(snapshot), Some(machine)) = (&snapshot, machine) {
         machine::warn(&top, snapshot, machine, &mut faults);
     }

@@ -368,7 +368,7 @@ impl CallMachine {
             return None;
         }
         match route.strategy {
-            Strategy::Priority => Some(self.remaining.trailing_zeros() as u8),
+            Strategy::Priority | Strategy::Tiered => Some(self.remaining.trailing_zeros() as u8),
             Strategy::Weighted => {
                 let draw = self.first_draw.take().unwrap_or_else(random);
                 weighted(route, self.remaining, draw)

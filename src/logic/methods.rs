@@ -4,7 +4,8 @@
 //! The tables are embedded from `src/logic/methods/*.csv`.
 
 use super::call::Class;
-use super::snapshot::Protocol;
+use super::facts::{Clients, Reads, Shows};
+use super::snapshot::{Protocol, Tier};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -45,6 +46,14 @@ pub struct Method {
     pub capability: Box<str>,
     /// How it answers HTTP's own methods. JSON-RPC has only `POST`.
     pub verbs: Verbs,
+    /// Which clients have it.
+    pub clients: Clients,
+    /// What of the chain it reads.
+    pub reads: Reads,
+    /// Where its result shows a block.
+    pub shows: Shows,
+    /// The lowest tier that may serve it, whatever its arguments say.
+    pub tier: Tier,
 }
 
 /// What a node does with an HTTP method on a path of TRON's HTTP API.
@@ -189,7 +198,16 @@ fn row(line: &str, signed_broadcasts: &[&str]) -> Option<Method> {
     };
     let (_cost, get, post) = (cells.next(), served(cells.next()), served(cells.next()));
     let verbs = Verbs { get: get.unwrap_or(Served::No), post: post.unwrap_or(Served::Yes) };
-    Some(Method { name: name.into(), class, capability: capability.into(), verbs })
+    Some(Method {
+        name: name.into(),
+        class,
+        capability: capability.into(),
+        verbs,
+        clients: Clients::default(),
+        reads: Reads::default(),
+        shows: Shows::default(),
+        tier: Tier::Minimal,
+    })
 }
 
 fn served(cell: Option<&str>) -> Option<Served> {

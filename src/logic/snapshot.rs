@@ -59,6 +59,8 @@ pub struct Snapshot {
     pub endpoints: Vec<Endpoint>,
     /// All Gateways.
     pub gateways: Vec<Gateway>,
+    /// Each chain and network that an Endpoint or a Gateway names, once.
+    pub networks: Vec<Network>,
     /// The method tables.
     pub methods: Methods,
 }
@@ -307,6 +309,18 @@ pub struct Endpoint {
     pub circuit: CircuitRule,
     /// Its own budget of attempts.
     pub budget: Option<Rate>,
+    /// How much it holds and costs.
+    pub tier: Tier,
+    /// So many of the newest blocks have their state here; `u64::MAX` = all.
+    pub state_blocks: u64,
+    /// So many of the newest blocks have their bodies, receipts and logs here; `u64::MAX` = all.
+    pub history_blocks: u64,
+    /// What `web3_clientVersion` would say, if it is not to be asked.
+    pub client: Option<Box<str>>,
+    /// Namespaces or methods that it has although its client is not known for them.
+    pub capabilities: Vec<Box<str>>,
+    /// And those that it lacks.
+    pub without: Vec<Box<str>>,
 }
 
 impl Endpoint {
@@ -333,6 +347,50 @@ impl Endpoint {
 /// A shorter part of a URL or a header may be a word.
 const KEY_BYTES_MIN: usize = 12;
 
+/// How much of the chain an Endpoint holds, in order of cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(u8)]
+pub enum Tier {
+    /// The newest blocks only.
+    Minimal = 0,
+    /// All blocks, and the newest states.
+    #[default]
+    Full = 1,
+    /// Everything.
+    Archive = 2,
+}
+
+impl Tier {
+    /// All of them, the cheapest first.
+    pub const ALL: [Tier; 3] = [Tier::Minimal, Tier::Full, Tier::Archive];
+
+    /// The word in configuration and metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Tier::Minimal => "minimal",
+            Tier::Full => "full",
+            Tier::Archive => "archive",
+        }
+    }
+}
+
+/// Facts about a chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Network {
+    /// Chain, as Gateways and Endpoints name it.
+    pub chain: Box<str>,
+    /// Network.
+    pub network: Box<str>,
+    /// What `eth_chainId` must say, if it is known.
+    pub chain_id: Option<u64>,
+    /// How often its Endpoints are polled.
+    pub poll_interval_ns: Nanos,
+    /// An Endpoint that is more blocks behind lags.
+    pub max_lag: u64,
+    /// So many blocks below the newest one a block is taken for final.
+    pub finality_depth: u64,
+}
+
 /// How a Route orders its candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
@@ -340,6 +398,8 @@ pub enum Strategy {
     Priority,
     /// At random by weight.
     Weighted,
+    /// By what the Call needs, the cheapest that has it first.
+    Tiered,
 }
 
 /// One Endpoint of a Route.
@@ -475,6 +535,7 @@ pub(super) mod tests {
             server: server(),
             endpoints: vec![endpoint("a"), endpoint("b")],
             gateways,
+            networks: Vec::new(),
             methods: Methods::embedded(),
         }
     }
@@ -562,6 +623,12 @@ pub(super) mod tests {
             max_age_ns: SECOND,
             circuit: crate::logic::circuit::RULE,
             budget: None,
+            tier: Tier::Full,
+            state_blocks: 128,
+            history_blocks: u64::MAX,
+            client: None,
+            capabilities: Vec::new(),
+            without: Vec::new(),
         }
     }
 
