@@ -32,6 +32,7 @@ pub mod logic {
     pub mod block;
     pub mod broadcast;
     pub mod call;
+    pub mod chain_view;
     pub mod cidr;
     pub mod circuit;
     pub mod cors;
@@ -42,6 +43,7 @@ pub mod logic {
     pub mod failover;
     pub mod fault;
     pub mod forwarded;
+    pub mod lacking;
     pub mod limiter;
     pub mod methods;
     pub mod names;
@@ -50,6 +52,7 @@ pub mod logic {
     pub mod rest;
     pub mod routing;
     pub mod snapshot;
+    pub mod tiers;
     pub mod tls;
     pub mod tron_http;
     pub mod units;
@@ -60,6 +63,7 @@ pub mod logic {
 
 /// Rank 1. Bytes to values and back; no sockets.
 pub mod wire {
+    pub mod block_header;
     pub mod coding;
     pub mod evm_tx;
     pub mod hex;
@@ -98,7 +102,9 @@ pub mod shared {
     pub mod counters;
     pub mod journal;
     pub mod memory;
+    pub mod outlook;
     pub mod snapshot_cell;
+    pub mod tip_board;
 }
 
 /// Rank 1. The configuration file: what was typed, and what it means.
@@ -133,10 +139,12 @@ pub mod net {
     mod epoll;
     pub mod exchange;
     mod executor;
+    mod identity;
     pub mod inbox;
     pub mod link;
     pub mod look_up;
     pub mod opening;
+    mod own_call;
     pub mod pool;
     pub mod reply;
     pub mod ring;
@@ -145,6 +153,8 @@ pub mod net {
     mod socket;
     mod stream;
     pub mod tab;
+    mod tiered;
+    mod tracker;
     pub mod upstream;
     mod uring;
     mod warm;
@@ -160,6 +170,7 @@ pub mod ops {
     pub mod incidents;
     pub mod log;
     pub mod metrics;
+    mod metrics_tiers;
 }
 
 pub mod boot;

@@ -56,6 +56,8 @@ pub(super) fn route(
         methods: view.texts("methods").into_iter().map(|method| method.text.into()).collect(),
         strategy,
         shares: shares(&targets, eligible),
+        held: Box::default(),
+        by_tier: [0; 3],
         targets,
         eligible,
         max_attempts,

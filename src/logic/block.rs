@@ -45,4 +45,6 @@ pub struct Asked {
     pub oldest: BlockRef,
     /// The highest one.
     pub newest: BlockRef,
+    /// So many blocks below the newest one are read too.
+    pub span: u64,
 }

@@ -83,4 +83,4 @@ pub enum Shows {
 }
 
 /// What a Call asks of the past, when nothing could be read of its arguments.
-pub const UNREADABLE: Asked = Asked { oldest: BlockRef::Unreadable, newest: BlockRef::Unreadable };
+pub const UNREADABLE: Asked = Asked { oldest: BlockRef::Unreadable, newest: BlockRef::Unreadable, span: 0 };

@@ -18,17 +18,37 @@ use super::broadcast::Said;
 use super::call::Class;
 use super::circuit::Admission;
 use super::doubt::Doubt;
-use super::fault::{Fault, Reason};
+use super::fault::{Fault, Reason, Unavailable};
 use super::snapshot::{EndpointIx, Route, Strategy};
-use super::units::Nanos;
+use super::tiers::{Cause, Course, Lack, Look, Requirement, Seen, Served};
+use super::units::{MS, Nanos};
 use super::verdict::{Certainty, Failure, Verdict};
 
-/// What the machine may see of the world outside: the Circuits. The shared board implements it, and the
-/// simulator.
+/// What the machine may see of the world outside: Circuits, and what trackers know. The shared boards implement it,
+/// and the simulator.
 pub trait World {
     /// What the Endpoint's Circuit says now.
     fn admission(&self, endpoint: EndpointIx, now_ns: Nanos) -> Admission;
+
+    /// What is known of its chain and its software; tiered Routes ask.
+    fn seen(&self, _endpoint: EndpointIx, _now_ns: Nanos) -> Seen {
+        Seen::default()
+    }
+
+    /// Whether a tracker found it on another chain than its configuration says.
+    fn is_mismatched(&self, _endpoint: EndpointIx) -> bool {
+        false
+    }
 }
+
+impl<W: World> Look for W {
+    fn seen(&self, endpoint: EndpointIx, now_ns: Nanos) -> Seen {
+        World::seen(self, endpoint, now_ns)
+    }
+}
+
+/// So long the chain may take to show whether an answer that contradicts it is on a fork.
+pub const ASK_AGAIN_NS: Nanos = 250 * MS;
 
 /// What the driver is to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +69,13 @@ pub enum Action {
         /// Where.
         endpoint: EndpointIx,
         /// The look-up ends then.
+        until_ns: Nanos,
+    },
+    /// The answer contradicts the chain: poll its Endpoint and the best one again at once; feed `Agrees`.
+    AskAgain {
+        /// Whose answer it is.
+        endpoint: EndpointIx,
+        /// No longer than this.
         until_ns: Nanos,
     },
     /// The Call is over.
@@ -90,6 +117,13 @@ pub enum Event {
     LostSend,
     /// The look-up ended so.
     LookedUp(Known),
+    /// The attempt ended with an answer that would be final, but lacks something that another Endpoint may have.
+    /// Only for a stateless query on a tiered Route.
+    Lacks(Lack),
+    /// The attempt ended with an answer that would be final, but contradicts the chain. As above.
+    Contradicts,
+    /// Whether the chain, polled again, agrees with the answer.
+    Agrees(bool),
     /// The caller is gone.
     CallerGone,
 }
@@ -105,6 +139,17 @@ pub enum Known {
     Unclear,
 }
 
+/// Where an answer belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Put {
+    /// It is the answer, as far as is known.
+    Reply,
+    /// It is kept, in place of the one that was kept before.
+    Kept,
+    /// Nobody needs it.
+    Away,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Choosing,
@@ -115,6 +160,8 @@ enum Step {
         end: Finish,
         seen: bool,
     },
+    /// The chain is polled again: the answer of this Endpoint contradicts it.
+    AskingAgain(EndpointIx),
     Done(Finish),
 }
 
@@ -137,6 +184,8 @@ pub struct CallMachine {
     last: Option<Failure>,
     kept: bool,
     doubt: Doubt,
+    course: Course,
+    put: Put,
     caller_gone: bool,
     step: Step,
 }
@@ -158,9 +207,30 @@ impl CallMachine {
             last: None,
             kept: false,
             doubt: Doubt::default(),
+            course: Course::default(),
+            put: Put::Away,
             caller_gone: false,
             step: Step::Choosing,
         }
+    }
+
+    /// Tells what the Call needs of an Endpoint; for tiered Routes.
+    pub fn needs(&mut self, requirement: Requirement) {
+        self.course = Course::new(requirement);
+    }
+
+    /// Which tier served the Call that ended so; `None` where no tier did.
+    pub fn served(&self, finish: Finish) -> Option<Served> {
+        match finish {
+            Finish::Reply => self.course.served(false),
+            Finish::Kept => self.course.served(true),
+            _ => None,
+        }
+    }
+
+    /// Where the answer belongs that the machine was just told of.
+    pub fn put(&self) -> Put {
+        self.put
     }
 
     /// Attempts that were started.
@@ -180,6 +250,9 @@ impl CallMachine {
             Step::Done(finish) => return Action::Finish(finish),
             Step::InFlight(_) => return Action::Await,
             Step::Doubting { end, .. } => return self.look_up(end, now_ns),
+            Step::AskingAgain(endpoint) => {
+                return Action::AskAgain { endpoint, until_ns: now_ns.saturating_add(ASK_AGAIN_NS) };
+            }
             Step::Choosing => {}
         }
         if self.caller_gone {
@@ -189,16 +262,21 @@ impl CallMachine {
             return self.give_up(route, world, now_ns);
         }
         self.rounds = 0;
-        while let Some(target) = self.select(route, random) {
+        while let Some(target) = self.select(route, world, now_ns, random) {
             let bit = 1u128 << target;
             self.remaining &= !bit;
             let endpoint = route.targets[usize::from(target)].endpoint;
+            if world.is_mismatched(endpoint) {
+                self.deferred &= !bit;
+                continue;
+            }
             let probe = match world.admission(endpoint, now_ns) {
                 Admission::Admit => false,
                 // The last resort of a Call that shouldn't probe is still better than an error, once all of
                 // them were asked again: one may have closed meanwhile.
                 Admission::Probe if self.may_probe() || self.rounds >= 2 => true,
                 Admission::Probe => {
+                    self.course.missed(Cause::Circuit);
                     self.deferred |= bit;
                     continue;
                 }
@@ -228,9 +306,26 @@ impl CallMachine {
                 self.rejected(until_ns);
                 self.step = Step::Choosing;
             }
-            (Event::Judged(verdict), Step::InFlight(endpoint)) => self.judged(verdict, endpoint),
+            (Event::Judged(verdict), Step::InFlight(endpoint)) => {
+                self.put = self.place(verdict);
+                self.judged(verdict, endpoint);
+            }
             (Event::LostSend, Step::InFlight(endpoint)) => self.doubted(endpoint),
-            (Event::Spoke(said), Step::InFlight(endpoint)) => self.step = self.spoke(said, endpoint),
+            (Event::Spoke(said), Step::InFlight(endpoint)) => {
+                self.put = Put::Reply;
+                self.step = self.spoke(said, endpoint);
+            }
+            (Event::Lacks(lack), Step::InFlight(_)) => self.lacked(lack),
+            (Event::Contradicts, Step::InFlight(endpoint)) => {
+                self.put = Put::Reply;
+                self.step = Step::AskingAgain(endpoint);
+            }
+            (Event::Agrees(true), Step::AskingAgain(_)) => self.step = Step::Done(Finish::Reply),
+            (Event::Agrees(false), Step::AskingAgain(_)) => {
+                self.put = if self.course.keep_forked() { Put::Kept } else { Put::Away };
+                self.kept = true;
+                self.step = Step::Choosing;
+            }
             (Event::LookedUp(known), Step::Doubting { seen, .. }) => {
                 // A node that can't say anything about the chain is believed when it speaks of what it saw.
                 if known == Known::Yes || (known == Known::Unclear && seen) {
@@ -249,6 +344,21 @@ impl CallMachine {
     /// Tells that the transaction has a name (its hash) by which the chain can be asked.
     pub fn named(&mut self) {
         self.doubt.named();
+    }
+
+    /// An answer without what was asked for: another Endpoint may have it, and else this one is the answer.
+    fn lacked(&mut self, lack: Lack) {
+        self.step = match self.course.lacked(lack) {
+            true => {
+                self.put = if self.course.keep_lacking() { Put::Kept } else { Put::Away };
+                self.kept = true;
+                Step::Choosing
+            }
+            false => {
+                self.put = Put::Reply;
+                Step::Done(Finish::Reply)
+            }
+        };
     }
 
     fn doubted(&mut self, endpoint: EndpointIx) {
@@ -289,12 +399,22 @@ impl CallMachine {
             Verdict::Failed(failure) => {
                 self.kept |= failure.keep;
                 self.last = Some(failure);
+                self.course.missed(Cause::Failure);
                 if failure.certainty == Certainty::Ambiguous {
                     self.doubted(endpoint);
                 }
                 if self.must_stop(failure.certainty) { Step::Done(self.stopped(failure)) } else { Step::Choosing }
             }
         };
+    }
+
+    /// The last error of a node that failed is kept, unless an answer is that lacked something or is on a fork.
+    fn place(&self, verdict: Verdict) -> Put {
+        match verdict {
+            Verdict::Final => Put::Reply,
+            Verdict::Failed(failure) if failure.keep && !self.course.has_spare() => Put::Kept,
+            _ => Put::Away,
+        }
     }
 
     /// The retry matrix: may another Endpoint see this Call after such a failure?
@@ -330,10 +450,18 @@ impl CallMachine {
                     Fault::Exhausted { reason, retry_after_ns: retry_after_ns.unwrap_or(0) }
                 }
                 (None, Some(soonest_ns)) => Fault::Unavailable { retry_after_ns: soonest_ns.saturating_sub(now_ns) },
-                (None, None) => Fault::NoTarget,
+                (None, None) => self.nobody(route, world, now_ns),
             })
         };
         self.finish(finish)
+    }
+
+    /// Why there was nobody to ask.
+    fn nobody<W: World>(&self, route: &Route, world: &W, now_ns: Nanos) -> Fault {
+        match route.strategy == Strategy::Tiered && self.course.lacks_method(route, world, now_ns) {
+            true => Fault::Method(Unavailable::NoCapability),
+            false => Fault::NoTarget,
+        }
     }
 
     fn finish(&mut self, finish: Finish) -> Action {
@@ -350,6 +478,7 @@ impl CallMachine {
     }
 
     fn rejected(&mut self, until_ns: Nanos) {
+        self.course.missed(Cause::Circuit);
         self.soonest_ns = Some(self.soonest_ns.map_or(until_ns, |soonest| soonest.min(until_ns)));
     }
 
@@ -358,7 +487,16 @@ impl CallMachine {
         self.class.replayable() && !self.notification
     }
 
-    fn select(&mut self, route: &Route, random: &mut impl FnMut() -> u64) -> Option<u8> {
+    fn select<W: World>(
+        &mut self,
+        route: &Route,
+        world: &W,
+        now_ns: Nanos,
+        random: &mut impl FnMut() -> u64,
+    ) -> Option<u8> {
+        if route.strategy == Strategy::Tiered {
+            return self.select_by_tier(route, world, now_ns, random);
+        }
         if self.remaining == 0 {
             // What is left now are the half-open ones: they come back, first to be asked, then to be probed.
             self.remaining = self.deferred;
@@ -368,11 +506,36 @@ impl CallMachine {
             return None;
         }
         match route.strategy {
-            Strategy::Priority | Strategy::Tiered => Some(self.remaining.trailing_zeros() as u8),
             Strategy::Weighted => {
                 let draw = self.first_draw.take().unwrap_or_else(random);
                 weighted(route, self.remaining, draw)
             }
+            Strategy::Priority | Strategy::Tiered => Some(self.remaining.trailing_zeros() as u8),
+        }
+    }
+
+    /// The same by tier: what remains may hold targets that this Call can't use.
+    fn select_by_tier<W: World>(
+        &mut self,
+        route: &Route,
+        world: &W,
+        now_ns: Nanos,
+        random: &mut impl FnMut() -> u64,
+    ) -> Option<u8> {
+        loop {
+            let (set, cause) = self.course.next(route, self.remaining, world, now_ns);
+            if set != 0 {
+                let draw = self.first_draw.take().unwrap_or_else(&mut *random);
+                let chosen = weighted(route, set, draw)?;
+                self.course.chose(route, chosen, cause, world, now_ns);
+                return Some(chosen);
+            }
+            let back = self.deferred & !self.remaining;
+            if back == 0 {
+                return None;
+            }
+            self.remaining |= back;
+            self.rounds += 1;
         }
     }
 }
@@ -440,6 +603,8 @@ mod tests {
             strategy,
             eligible: (1u128 << targets.len()) - 1,
             shares: shares(&targets, u128::MAX),
+            held: Box::default(),
+            by_tier: [0; 3],
             targets,
             max_attempts: 3,
             attempt_timeout_ns: 10 * SECOND,
@@ -466,7 +631,7 @@ mod tests {
                     machine.feed(event);
                 }
                 Action::Finish(finish) => return (seen, finish),
-                Action::Await | Action::LookUp { .. } => unreachable!("nothing is under way, nothing is named"),
+                Action::Await | Action::LookUp { .. } | Action::AskAgain { .. } => unreachable!("nothing is under way, nothing is named"),
             }
         }
     }

@@ -167,6 +167,8 @@ pub enum Unavailable {
     NotAllowed,
     /// In a namespace that is closed unless `expose` names it.
     NotExposed,
+    /// No target of the Route has it.
+    NoCapability,
 }
 
 impl Unavailable {
@@ -176,6 +178,7 @@ impl Unavailable {
             Unavailable::Blocked => "blocked",
             Unavailable::NotAllowed => "not_allowed",
             Unavailable::NotExposed => "not_exposed",
+            Unavailable::NoCapability => "capability",
         }
     }
 }

@@ -7,6 +7,7 @@ use super::cidr::{Cidr, is_loopback};
 use super::cors::Cors;
 use super::limiter::Rate;
 use super::methods::{Family, MethodId, Methods, Table};
+use super::tiers::Held;
 use super::tls::{ListenTls, UpstreamTls};
 use super::units::Nanos;
 use std::collections::HashMap;
@@ -391,6 +392,11 @@ pub struct Network {
     pub finality_depth: u64,
 }
 
+impl Network {
+    /// Blocks below the newest one that are final, where nothing else is said.
+    pub const FINALITY_DEPTH: u64 = 64;
+}
+
 /// How a Route orders its candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
@@ -427,6 +433,10 @@ pub struct Route {
     pub eligible: u128,
     /// From [`shares`]: who is first chosen by weight is looked up here.
     pub shares: Box<[u32]>,
+    /// By target: how much of the past it holds.
+    pub held: Box<[Held]>,
+    /// The targets of each tier, one bit each.
+    pub by_tier: [u128; 3],
     /// The effective bound: the lower of the Route's and the deployment's.
     pub max_attempts: u8,
     /// One attempt, from its start to the last response byte.
@@ -526,6 +536,8 @@ pub(super) mod tests {
             targets: vec![target(0), target(1)],
             eligible: 0b11,
             shares: [1, 2].into(),
+            held: Box::default(),
+            by_tier: [0; 3],
             max_attempts: 3,
             attempt_timeout_ns: 10 * SECOND,
             version: 1,

@@ -3,7 +3,7 @@
 use crate::logic::call::Call;
 use crate::logic::circuit::PERMIT_SLACK_NS;
 use crate::logic::explain::{Step, Trail};
-use crate::logic::failover::{Action, CallMachine, Event, Finish};
+use crate::logic::failover::{Action, CallMachine, Event, Finish, Put};
 use crate::logic::fault::{Fault, Outcome, Reason};
 use crate::logic::methods::{Family, MethodId};
 use crate::logic::routing::{self, Plan};
@@ -16,7 +16,9 @@ use crate::net::look_up::{Name, look_up, said};
 use crate::net::ring::Watch;
 use crate::net::shard::{Current, Shard};
 use crate::net::tab::Tab;
+use crate::net::tiered::{self, Tiered};
 use crate::net::upstream::{self, Ended, Incoming, Message, Place, Request};
+use crate::shared::outlook::Outlook;
 use crate::wire::jsonrpc::{BadAnswer, Checked, check};
 use crate::wire::tron_http;
 use std::cell::RefCell;
@@ -189,14 +191,20 @@ fn refuse(context: Context<'_>, gateway: &Gateway, method: MethodId, notificatio
 
 /// The loop of attempts.
 async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>) -> (Answer, Nanos) {
-    let (shard, board) = (context.shard, &context.current.live.board);
+    let (shard, live) = (context.shard, &context.current.live);
+    let board = &live.board;
     let route: &Route = &gateway.routes[usize::from(plan.route.0)];
+    let outlook = Outlook::new(live, gateway, plan.method, ask.method());
     let mut machine = CallMachine::new(route, plan.class, ask.is_notification(), context.first_draw);
+    let tiered = Tiered::new(context, gateway, plan, ask);
+    if let Some(tiered) = &tiered {
+        machine.needs(tiered.need());
+    }
     let mut now_ns = context.started_ns;
     let (mut reply, mut kept) = (None, None);
     let mut name = None;
     let finish = loop {
-        match machine.next(route, board, now_ns, &mut || shard.random()) {
+        match machine.next(route, &outlook, now_ns, &mut || shard.random()) {
             Action::Finish(finish) => break finish,
             // Each attempt is awaited where it is started, so none can be under way here.
             Action::Await => break Finish::Fault(Fault::Overloaded),
@@ -207,6 +215,15 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
                 let asked = Box::pin(look_up(*context, gateway, endpoint, name, until_ns, now_ns)).await;
                 now_ns = asked.1;
                 machine.feed(Event::LookedUp(asked.0));
+            }
+            Action::AskAgain { endpoint, until_ns } => {
+                // Boxed: as above.
+                now_ns = Box::pin(tiered::ask_again(*context, endpoint, until_ns)).await;
+                let agrees = !tiered.as_ref().is_some_and(|tiered| contradicts(tiered, &reply));
+                machine.feed(Event::Agrees(agrees));
+                if !agrees {
+                    put(shard, &machine, reply.take(), &mut reply, &mut kept);
+                }
             }
             Action::Attempt { endpoint, until_ns, probe } => {
                 let permit = match board.begin(endpoint, probe, now_ns, until_ns + PERMIT_SLACK_NS) {
@@ -233,16 +250,21 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
                 board.note(endpoint, shard.index, note, permit, now_ns, shard.random());
                 count(*context, endpoint, verdict, now_ns.saturating_sub(begun_ns));
                 let name_in_doubt = name.as_ref().filter(|_| machine.in_doubt());
-                machine.feed(event(gateway.family, name_in_doubt, verdict, &received));
-                christen(&mut machine, &mut name, gateway.family, ask);
-                match verdict {
-                    Verdict::Final => reply = received,
-                    Verdict::Failed(failure) if failure.keep => recycle(shard, std::mem::replace(&mut kept, received)),
-                    _ => recycle(shard, received),
+                let objection = tiered.as_ref().and_then(|tiered| objection(tiered, verdict, &received));
+                if let (Some(tiered), Some(event)) = (&tiered, objection) {
+                    tiered.learn(context, endpoint, plan, event, now_ns);
                 }
+                let plain = || event(gateway.family, name_in_doubt, verdict, &received);
+                machine.feed(objection.unwrap_or_else(plain));
+                christen(&mut machine, &mut name, gateway.family, ask);
+                put(shard, &machine, received, &mut reply, &mut kept);
             }
         }
     };
+    if tiered.is_some() {
+        let rows = &live.counters.routes[usize::from(context.gateway.0)];
+        tiered::count(&rows[usize::from(plan.route.0)][shard.index], plan, &machine, finish);
+    }
     let answer = match finish {
         Finish::Reply => deliver(reply.take()),
         Finish::Kept => deliver(kept.take()),
@@ -257,6 +279,33 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
     recycle(shard, reply);
     recycle(shard, kept);
     (answer, now_ns)
+}
+
+/// Puts an answer where the machine wants it.
+fn put(
+    shard: &Shard,
+    machine: &CallMachine,
+    received: Option<Received>,
+    reply: &mut Option<Received>,
+    kept: &mut Option<Received>,
+) {
+    match machine.put() {
+        Put::Reply => *reply = received,
+        Put::Kept => recycle(shard, std::mem::replace(kept, received)),
+        Put::Away => recycle(shard, received),
+    }
+}
+
+/// What a tiered Route has against an answer.
+fn objection(tiered: &Tiered<'_>, verdict: Verdict, received: &Option<Received>) -> Option<Event> {
+    let Some(Received { incoming, finding: Finding::JsonRpc(checked) }) = received else { return None };
+    tiered.objection(verdict, &incoming.buf[incoming.body.clone()], checked)
+}
+
+/// Whether an answer that is held still contradicts the chain.
+fn contradicts(tiered: &Tiered<'_>, held: &Option<Received>) -> bool {
+    let Some(Received { incoming, finding: Finding::JsonRpc(Checked::Result(value)) }) = held else { return false };
+    tiered.contradicts(&incoming.buf[incoming.body.clone()][value.clone()])
 }
 
 /// Finds out what a transaction in doubt is called, once: hashing is only paid for where it is of use.
@@ -329,12 +378,12 @@ async fn send(
         replayable: plan.class.replayable() && !ask.is_notification(),
         caller: plan.class.ends_with_caller().then_some(context.caller),
     };
-    upstream::attempt(place(*context, endpoint), request, until_ns, now_ns).await
+    let place = place(context.shard, context.current, context.tab, endpoint);
+    upstream::attempt(place, request, until_ns, now_ns).await
 }
 
 /// Everything about an Endpoint that an attempt needs.
-pub fn place(context: Context<'_>, endpoint: EndpointIx) -> Place<'_> {
-    let Context { shard, current, .. } = context;
+pub fn place<'a>(shard: &'a Shard, current: &'a Current, tab: &'a Tab, endpoint: EndpointIx) -> Place<'a> {
     let at = usize::from(endpoint.0);
     Place {
         endpoint: &current.live.snapshot.endpoints[at],
@@ -343,7 +392,7 @@ pub fn place(context: Context<'_>, endpoint: EndpointIx) -> Place<'_> {
         cells: shard.endpoint_cells(&current.live, at),
         buffers: &shard.buffers,
         response_max: current.server().max_response_bytes,
-        tab: context.tab,
+        tab,
     }
 }
 

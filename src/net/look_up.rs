@@ -72,7 +72,7 @@ pub async fn look_up(
     until_ns: Nanos,
     now_ns: Nanos,
 ) -> (Known, Nanos) {
-    let place = place(context, endpoint);
+    let place = place(context.shard, context.current, context.tab, endpoint);
     let (known, at_ns) = match gateway.protocol {
         Protocol::JsonRpc => {
             let id = context.shard.next_id();

@@ -9,6 +9,7 @@ use crate::net::client_http;
 use crate::net::link::ClientTls;
 use crate::net::pool::Pool;
 use crate::net::ring::{self, Cut, Listener, Ring, Watch};
+use crate::net::tracker::Trackers;
 use crate::net::upstream;
 use crate::net::warm::keep_warm;
 use crate::shared::counters::{EndpointCells, ShardCells};
@@ -59,6 +60,7 @@ pub struct Shard {
     random: RefCell<Xoshiro256PlusPlus>,
     next_id: Cell<u64>,
     clients: RefCell<HashMap<u64, Rc<Client>>>,
+    trackers: Trackers,
 }
 
 /// One client connection, as the shard sees it from outside.
@@ -174,6 +176,9 @@ impl Shard {
             let fresh = Current::new(self.world.live.load_full(), self.world.shards, Some(&before));
             *self.current.borrow_mut() = Rc::new(fresh);
         }
+        if !self.draining() {
+            self.trackers.each_tick(self, &self.current(), now_ns);
+        }
         if swept_ns.get() + SECOND < now_ns {
             swept_ns.set(now_ns);
             let current = self.current();
@@ -252,6 +257,7 @@ pub fn run(index: usize, world: Arc<World>, mut ring: Ring, listeners: Vec<Owned
         random: RefCell::new(Xoshiro256PlusPlus::from_seed(seed())),
         next_id: Cell::new(1),
         clients: RefCell::default(),
+        trackers: Trackers::default(),
     });
     ring.block_on(async {
         let mut watches = Vec::new();

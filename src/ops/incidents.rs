@@ -1,5 +1,6 @@
 //! The log's lines about Circuits and rests: shards write them into a journal, and wait for nobody; a thread here says them.
 
+use crate::logic::chain_view::Standing;
 use crate::logic::units::MS;
 use crate::shared::journal::{Incident, Journal, What};
 use crate::shared::snapshot_cell::World;
@@ -41,6 +42,12 @@ fn say(incident: &Incident) {
             }
         }
         What::AskedToRest => tracing::info!(%endpoint, reason = "retry_after", for_ms, "Rest"),
+        What::Standing(Standing::Fresh) => tracing::info!(%endpoint, "Tip: keeps up"),
+        What::Standing(Standing::Lagging) => tracing::warn!(%endpoint, "Tip: lags"),
+        What::Standing(Standing::Fork) => tracing::warn!(%endpoint, "Tip: on a fork"),
+        What::Standing(Standing::Unknown) => tracing::warn!(%endpoint, "Tip: unknown"),
+        What::Mismatched => tracing::error!(%endpoint, "serves another chain than its configuration says: not used"),
+        What::Reorg { depth, number } => tracing::warn!(%endpoint, depth, number, "Re-org"),
         What::OftenBusy => tracing::info!(%endpoint, reason = "often_busy", for_ms, "Rest"),
     }
 }

@@ -4,6 +4,7 @@ use crate::logic::circuit::State;
 use crate::logic::fault::{Outcome, Reason};
 use crate::logic::snapshot::EndpointIx;
 use crate::logic::units::Nanos;
+use crate::ops::metrics_tiers;
 use crate::shared::counters::{BUCKETS_NS, Cell, DurationSum, EndpointCells, Handshakes, REFUSED, ShardCells};
 use crate::shared::journal::Transition;
 use crate::shared::memory::Memory;
@@ -18,16 +19,17 @@ pub fn encode(live: &Live, memory: &Memory, now_ns: Nanos) -> String {
     handshakes(&mut out, live);
     circuits(&mut out, live);
     rests(&mut out, live, now_ns);
+    metrics_tiers::encode(&mut out, live, now_ns);
     process(&mut out, live, memory);
     out
 }
 
-fn family(out: &mut String, name: &str, kind: &str, help: &str) {
+pub(super) fn family(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
 /// A label value: ids and method names hold nothing to escape, but a label must never break the format.
-fn label(text: &str) -> String {
+pub(super) fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
@@ -66,7 +68,7 @@ fn calls(out: &mut String, live: &Live) {
     });
 }
 
-fn for_each_route(live: &Live, mut each: impl FnMut(&str, &str, usize, usize)) {
+pub(super) fn for_each_route(live: &Live, mut each: impl FnMut(&str, &str, usize, usize)) {
     for (at, gateway) in live.snapshot.gateways.iter().enumerate() {
         let ids = gateway.routes.iter().map(|route| &*route.id).chain([""]);
         for (row, route) in ids.enumerate() {
@@ -173,7 +175,7 @@ fn for_each_endpoint<'l>(
     }
 }
 
-fn ids(live: &Live) -> impl Iterator<Item = (String, EndpointIx)> {
+pub(super) fn ids(live: &Live) -> impl Iterator<Item = (String, EndpointIx)> {
     live.snapshot.endpoints.iter().zip(0u16..).map(|(endpoint, at)| (label(&endpoint.id), EndpointIx(at)))
 }
 

@@ -4,6 +4,8 @@
 
 use crate::logic::fault::{Outcome, Reason};
 use crate::logic::methods::MethodId;
+use crate::logic::snapshot::Tier;
+use crate::logic::tiers::{Cause, Served};
 use crate::logic::units::{MS, Nanos, SECOND};
 use crate::shared::atomics::{AtomicU64, Relaxed};
 use crossbeam_utils::CachePadded;
@@ -91,14 +93,38 @@ pub struct DurationSum {
     pub sum_ns: u64,
 }
 
-/// Counts of one method on one Route, by outcome.
+/// Counts of one method on one Route.
 #[derive(Debug, Default)]
-pub struct MethodCells([Cell; Outcome::ALL.len()]);
+pub struct MethodCells {
+    outcomes: [Cell; Outcome::ALL.len()],
+    /// By the tier that served.
+    tiers: [Cell; Tier::ALL.len()],
+}
 
 impl MethodCells {
     /// The count of an outcome.
     pub fn get(&self, outcome: Outcome) -> u64 {
-        self.0[outcome as usize].get()
+        self.outcomes[outcome as usize].get()
+    }
+    /// Calls that a tier served, on a tiered Route.
+    pub fn served_by(&self, tier: Tier) -> u64 {
+        self.tiers[tier as usize].get()
+    }
+}
+
+/// Counts of a tiered Route.
+#[derive(Debug, Default)]
+pub struct TierCells {
+    /// From tier, to tier, by cause.
+    fallbacks: [[[Cell; Cause::ALL.len()]; Tier::ALL.len()]; Tier::ALL.len()],
+    /// Answers that contradict the chain, and went out because nobody had a better one.
+    pub unresolved: Cell,
+}
+
+impl TierCells {
+    /// How often a tier served in place of another, for this cause.
+    pub fn fallbacks(&self, from: Tier, to: Tier, cause: Cause) -> u64 {
+        self.fallbacks[from as usize][to as usize][cause as usize].get()
     }
 }
 
@@ -107,20 +133,40 @@ impl MethodCells {
 pub struct RouteCells {
     /// Each row on lines of its own, whatever the allocator puts beside it.
     methods: Box<[OnceLock<Box<CachePadded<MethodCells>>>]>,
+    tiers: OnceLock<Box<CachePadded<TierCells>>>,
     /// From the Call's last byte in to its answer's first byte out.
     pub durations: Durations,
 }
 
 impl RouteCells {
     fn new(methods: usize) -> RouteCells {
-        RouteCells { methods: (0..methods).map(|_| OnceLock::new()).collect(), durations: Durations::default() }
+        let methods = (0..methods).map(|_| OnceLock::new()).collect();
+        RouteCells { methods, tiers: OnceLock::new(), durations: Durations::default() }
     }
     /// Counts one Call. The first Call of a method makes its row; later ones allocate nothing.
     pub fn called(&self, method: MethodId, outcome: Outcome, took_ns: Nanos) {
         if let Some(row) = self.methods.get(usize::from(method.0)) {
-            row.get_or_init(Box::default).0[outcome as usize].add(1);
+            row.get_or_init(Box::default).outcomes[outcome as usize].add(1);
         }
         self.durations.note(took_ns);
+    }
+    /// Counts which tier served a Call.
+    pub fn served(&self, method: MethodId, served: Served) {
+        if let Some(row) = self.methods.get(usize::from(method.0)) {
+            row.get_or_init(Box::default).tiers[served.tier as usize].add(1);
+        }
+        if served.instead_of.is_none() && !served.unresolved {
+            return;
+        }
+        let cells = self.tiers.get_or_init(Box::default);
+        if let Some((from, cause)) = served.instead_of {
+            cells.fallbacks[from as usize][served.tier as usize][cause as usize].add(1);
+        }
+        cells.unresolved.add(u64::from(served.unresolved));
+    }
+    /// What is counted of a tiered Route, once there is something.
+    pub fn tiers(&self) -> Option<&TierCells> {
+        self.tiers.get().map(|cells| &***cells)
     }
     /// The row of a method, if it was ever called.
     pub fn method(&self, method: MethodId) -> Option<&MethodCells> {

@@ -1,5 +1,6 @@
 //! What happened to Endpoints, for the log: shards write here and wait for nobody, a thread of `ops` reads.
 
+use crate::logic::chain_view::Standing;
 use crate::logic::units::Nanos;
 use crate::shared::atomics::{AtomicU64, Relaxed};
 use crossbeam_queue::ArrayQueue;
@@ -79,6 +80,17 @@ pub enum What {
     AskedToRest,
     /// Too many of its answers were busy ones.
     OftenBusy,
+    /// Its chain stands otherwise than before.
+    Standing(Standing),
+    /// It serves another chain than its configuration says.
+    Mismatched,
+    /// It gave up blocks of its chain.
+    Reorg {
+        /// So many.
+        depth: u64,
+        /// The first block that differs.
+        number: u64,
+    },
 }
 
 /// One line of the journal.

@@ -6,6 +6,7 @@ use crate::shared::atomics::{AtomicU64, Relaxed};
 use crate::shared::circuit_board::{Circuit, CircuitBoard, Entry};
 use crate::shared::counters::{self, Counters, PerShard, RouteCells};
 use crate::shared::memory::Memory;
+use crate::shared::tip_board::TipBoard;
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use std::net::SocketAddr;
@@ -22,6 +23,8 @@ pub struct Live {
     pub tls: Option<Arc<ServerConfig>>,
     /// The Circuits.
     pub board: CircuitBoard,
+    /// What trackers know.
+    pub tips: TipBoard,
     /// The counters.
     pub counters: Counters,
 }
@@ -59,7 +62,8 @@ impl Live {
             shards: before.map_or_else(|| counters::shard_cells(shards), |before| before.counters.shards.clone()),
         };
         let tls = before.and_then(|before| before.tls.clone());
-        Live { snapshot, addresses, tls, board, counters }
+        let tips = TipBoard::new(&snapshot, before.map(|before| (&*before.snapshot, &before.tips)));
+        Live { snapshot, addresses, tls, board, tips, counters }
     }
 
     /// Where an Endpoint with this id is.

@@ -1,0 +1,106 @@
+//! Whether a node's error says that this node lacks something which another one may have: the state, or the method.
+//!
+//! The words are those of the clients' own sources: Geth (`missing trie node`, `header not found`, `required historical
+//! state unavailable`, `historical state … is not available`, `the method … does not exist/is not available`), Reth
+//! (`state at block #… is pruned`, `block not found`), Erigon (`pruned`), Nethermind (`No state available for block`),
+//! Besu (`World state unavailable`, `Unknown block`), and error 4444 of EIP-4444 (`pruned history unavailable`).
+
+use super::tiers::Lack;
+
+/// What the chain was asked for is not there: any of these words, whatever their case.
+const STATE: [&str; 13] = [
+    "missing trie node",
+    "header not found",
+    "block not found",
+    "header for hash not found",
+    "unknown block",
+    "state is not available",
+    "state not available",
+    "state unavailable",
+    "no state available",
+    "historical state",
+    "is pruned",
+    "pruned history",
+    "state pruned",
+];
+/// Code of EIP-4444: history that was dropped.
+const PRUNED_HISTORY: i64 = 4444;
+/// Method not found.
+const NO_METHOD: i64 = -32601;
+/// Longest text that is looked at: a node says such things briefly, and a revert may carry a caller's own words.
+const TEXT_MAX: usize = 512;
+
+/// What an error to a stateless query lacks; `None` = it is an answer.
+pub fn judge(code: i64, message: &str) -> Option<Lack> {
+    if code == NO_METHOD {
+        return Some(Lack::Method);
+    }
+    // A revert's reason is the contract's: it may say anything.
+    if code == 3 || says(message, "revert") {
+        return None;
+    }
+    if code == PRUNED_HISTORY || STATE.iter().any(|words| says(message, words)) {
+        return Some(Lack::State);
+    }
+    let no_method = says(message, "the method ") && says(message, "does not exist");
+    (no_method || says(message, "method not found")).then_some(Lack::Method)
+}
+
+fn says(message: &str, words: &str) -> bool {
+    let text = message.as_bytes();
+    let text = text.get(..TEXT_MAX).unwrap_or(text);
+    text.windows(words.len()).any(|part| part.eq_ignore_ascii_case(words.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_say_in_their_own_words_that_they_lack_the_state() {
+        for (code, message) in [
+            (-32000, "missing trie node 5c0ee75d (path ) state 0xab is not available, not found"),
+            (-32000, "header not found"),
+            (-32000, "required historical state unavailable (reexec=128)"),
+            (-32000, "historical state 0xab is not available"),
+            (-32000, "state at block #7 is pruned"),
+            (-32001, "block not found: 0x7"),
+            (-32000, "Unknown block"),
+            (-32002, "No state available for block 0xab"),
+            (-32000, "World state unavailable"),
+            (4444, "pruned history unavailable"),
+            (4444, ""),
+        ] {
+            assert_eq!(judge(code, message), Some(Lack::State), "{message}");
+        }
+    }
+
+    #[test]
+    fn and_that_they_lack_the_method() {
+        for (code, message) in [
+            (-32601, "the method ots_getApiLevel does not exist/is not available"),
+            (-32601, ""),
+            (-32000, "Method not found"),
+            (-32000, "the method trace_block does not exist/is not available"),
+        ] {
+            assert_eq!(judge(code, message), Some(Lack::Method), "{message}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_an_answer() {
+        let long = format!("{}missing trie node", "x".repeat(600));
+        for (code, message) in [
+            (3, "execution reverted: missing trie node"),
+            (-32000, "execution reverted: header not found"),
+            (-32000, "insufficient funds for gas * price + value"),
+            (-32602, "invalid argument 0: json: cannot unmarshal"),
+            (-32005, "query returned more than 10000 results"),
+            (-32000, "nonce too low"),
+            (-32000, ""),
+            (-32000, &long),
+        ] {
+            assert_eq!(judge(code, message), None, "{message}");
+        }
+    }
+}

@@ -1,0 +1,504 @@
+//! Which targets of a tiered Route may serve a Call, and which goes first: the cheapest that has what is asked.
+//!
+//! Pure: what is known of Endpoints comes in through [`Look`]. The order, for the targets that remain:
+//! 1. fresh ones, tier by tier from the lowest that meets the [`Requirement`], by weight inside a tier;
+//! 2. where the preferred tier has only lagging ones: whoever has the highest block, in whatever tier;
+//! 3. lagging ones, the highest block first;
+//! 4. those whose tip is unknown; and last those that said of late that they lack the method.
+//!
+//! What nobody has is asked of everybody: where no target holds the depth, or none has the height, that rule is
+//! left out, and the node's own words go to the caller. An Endpoint on a fork is never asked.
+
+use super::block::{Asked, BlockRef};
+use super::chain_view::Standing;
+use super::facts::{Client, Clients, Reads};
+use super::snapshot::{EndpointIx, Route, Tier};
+use super::units::Nanos;
+
+/// How much of the past a target holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Held {
+    /// What it costs.
+    pub tier: Tier,
+    /// So many of the newest blocks with their state; `u64::MAX` = all.
+    pub state_blocks: u64,
+    /// So many with their bodies, receipts and logs.
+    pub history_blocks: u64,
+}
+
+/// Whether an Endpoint has a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Has {
+    /// As far as is known.
+    #[default]
+    Yes,
+    /// It said of late that it has not.
+    SaidNo,
+    /// Its software lacks it.
+    No,
+}
+
+/// What is known about one Endpoint, for one Call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// How its chain stands.
+    pub standing: Standing,
+    /// Its newest block; without meaning while `standing` is unknown.
+    pub tip: u64,
+    /// Its software.
+    pub client: Client,
+    /// Whether it has the method.
+    pub has: Has,
+    /// It serves another chain than its configuration says.
+    pub mismatched: bool,
+}
+
+impl Default for Seen {
+    fn default() -> Seen {
+        Seen { standing: Standing::Unknown, tip: 0, client: Client::Unknown, has: Has::Yes, mismatched: false }
+    }
+}
+
+/// What a decision may look at, for the method of its Call.
+pub trait Look {
+    /// What is known of an Endpoint now.
+    fn seen(&self, endpoint: EndpointIx, now_ns: Nanos) -> Seen;
+}
+
+/// What a Call needs of an Endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Requirement {
+    /// No lower tier may serve it; none = any may.
+    pub floor: Option<Tier>,
+    /// Blocks below the newest one that are read; 0 = the newest.
+    pub depth: u64,
+    /// At that depth the state is read.
+    pub state: bool,
+    /// At that depth bodies, receipts or logs are read.
+    pub history: bool,
+    /// The highest block that is named; 0 = none.
+    pub height: u64,
+    /// It looks something up by hash: `null` says something about the past.
+    pub by_hash: bool,
+}
+
+impl Requirement {
+    /// What a method that reads so needs for these arguments, where the newest known block is `best`.
+    pub fn of(reads: Reads, floor: Option<Tier>, asked: Option<Asked>, best: Option<u64>, finality_depth: u64) -> Requirement {
+        let by_hash = matches!(reads, Reads::ByHash);
+        let none = Requirement { floor, by_hash, ..Requirement::default() };
+        let Some(asked) = asked else { return none };
+        let below = |block: BlockRef| match (block, best) {
+            (BlockRef::Earliest, _) => u64::MAX,
+            (BlockRef::Number(number), Some(best)) => best.saturating_sub(number),
+            (BlockRef::Safe | BlockRef::Finalized, _) => finality_depth,
+            _ => 0,
+        };
+        // A trace runs a block again, on the state that the one before it left.
+        let before = u64::from(matches!(reads, Reads::Trace(_) | Reads::TraceRange(_)));
+        let depth = below(asked.oldest).max(below(asked.newest)).saturating_add(asked.span).saturating_add(before);
+        let height = match (asked.newest, best) {
+            (BlockRef::Number(number), Some(best)) if number <= best => number,
+            _ => 0,
+        };
+        let history = !matches!(reads, Reads::Nothing | Reads::State(_));
+        Requirement { depth, height, state: reads.state(), history, ..none }
+    }
+
+    fn is_met_by(&self, held: &Held) -> bool {
+        Some(held.tier) >= self.floor
+            && (!self.state || self.depth < held.state_blocks)
+            && (!self.history || self.depth < held.history_blocks)
+    }
+}
+
+/// Why a target is not asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dropped {
+    /// It serves another chain.
+    Mismatch,
+    /// Its software lacks the method.
+    Capability,
+    /// It does not hold the depth, or its tier is too low.
+    Tier,
+    /// It has not got the block yet.
+    Height,
+    /// It is on a fork.
+    Fork,
+}
+
+/// Why a Call was not served by the cheapest tier that meets its Requirement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// Its Endpoints lag.
+    Lag,
+    /// They are on a fork, or answered from one.
+    Fork,
+    /// Their Circuits, rests or budgets rejected.
+    Circuit,
+    /// They failed.
+    Failure,
+    /// They said that they lack the method.
+    Capability,
+    /// They said that they lack the state, or found nothing in a bounded past.
+    MissingState,
+    /// Nothing is known of their tips.
+    UnknownTip,
+}
+
+impl Cause {
+    /// All of them, in the order of their counters.
+    pub const ALL: [Cause; 7] = [
+        Cause::Lag,
+        Cause::Fork,
+        Cause::Circuit,
+        Cause::Failure,
+        Cause::Capability,
+        Cause::MissingState,
+        Cause::UnknownTip,
+    ];
+
+    /// The word in metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Cause::Lag => "lag",
+            Cause::Fork => "fork",
+            Cause::Circuit => "circuit",
+            Cause::Failure => "failure",
+            Cause::Capability => "capability",
+            Cause::MissingState => "missing_state",
+            Cause::UnknownTip => "unknown_tip",
+        }
+    }
+}
+
+/// What is known of all targets at one moment, one bit each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Slate {
+    mismatched: u128,
+    incapable: u128,
+    shallow: u128,
+    low: u128,
+    fork: u128,
+    fresh: u128,
+    lagging: u128,
+    unknown: u128,
+    /// They said of late that they lack the method.
+    doubtful: u128,
+    /// They meet the Requirement, whatever their state is now.
+    pub meets: u128,
+}
+
+/// What a node's answer lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// The state or the block: an error that says so.
+    State,
+    /// The method.
+    Method,
+    /// A look-up by hash that found nothing.
+    Null,
+}
+
+/// Whom answers that lacked something leave to be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Left {
+    /// Clients that lacked the method or the state.
+    clients: Clients,
+    /// The highest tier that did.
+    tier: Option<Tier>,
+    /// It was the state, so nobody cheaper has it.
+    state: bool,
+    /// A bounded past showed nothing: only whoever has all of it may still know.
+    null: bool,
+}
+
+impl Left {
+    fn allows(&self, held: &Held, client: Client) -> bool {
+        if self.null && held.history_blocks != u64::MAX {
+            return false;
+        }
+        match self.tier {
+            None => true,
+            Some(tier) => held.tier > tier || (!self.clients.has(client) && (!self.state || held.tier >= tier)),
+        }
+    }
+}
+
+impl Slate {
+    /// Looks at all targets that pass the candidate filter.
+    pub fn new(route: &Route, need: &Requirement, look: &impl Look, now_ns: Nanos) -> Slate {
+        let mut slate = Slate::default();
+        for at in bits(route.eligible) {
+            let bit = 1u128 << at;
+            let seen = look.seen(route.targets[at].endpoint, now_ns);
+            if seen.mismatched {
+                slate.mismatched |= bit;
+                continue;
+            }
+            match seen.has {
+                Has::Yes => {}
+                Has::SaidNo => slate.doubtful |= bit,
+                Has::No => slate.incapable |= bit,
+            }
+            if !route.held.get(at).is_some_and(|held| need.is_met_by(held)) {
+                slate.shallow |= bit;
+            }
+            match seen.standing {
+                Standing::Unknown => slate.unknown |= bit,
+                Standing::Fresh => slate.fresh |= bit,
+                Standing::Lagging => slate.lagging |= bit,
+                Standing::Fork => slate.fork |= bit,
+            }
+            if seen.standing != Standing::Unknown && seen.tip < need.height {
+                slate.low |= bit;
+            }
+        }
+        slate.settle(route.eligible);
+        slate
+    }
+
+    /// What nobody has is asked of everybody.
+    fn settle(&mut self, eligible: u128) {
+        let capable = eligible & !self.mismatched & !self.incapable;
+        if capable & !self.shallow == 0 {
+            self.shallow = 0;
+        }
+        self.meets = capable & !self.shallow;
+        if self.meets & !self.low == 0 {
+            self.low = 0;
+        }
+        if (self.fresh | self.lagging | self.fork) == 0 {
+            self.fresh = std::mem::take(&mut self.unknown);
+        }
+    }
+
+    /// Whether there is a target, and none of them has the method.
+    pub fn nobody_is_capable(&self, eligible: u128) -> bool {
+        let there = eligible & !self.mismatched;
+        there != 0 && there & !self.incapable == 0
+    }
+
+    /// The cheapest tier that meets the Requirement.
+    pub fn preferred(&self, route: &Route) -> Option<Tier> {
+        Tier::ALL.into_iter().find(|tier| self.meets & route.by_tier[*tier as usize] != 0)
+    }
+
+    /// Those that may be asked.
+    pub fn candidates(&self) -> u128 {
+        self.meets & !self.low & !self.fork
+    }
+
+    /// Why a target is not among them.
+    pub fn dropped(&self, at: usize) -> Option<Dropped> {
+        let of = |set: u128| set >> at & 1 == 1;
+        let reasons = [
+            (self.mismatched, Dropped::Mismatch),
+            (self.incapable, Dropped::Capability),
+            (self.shallow, Dropped::Tier),
+            (self.low, Dropped::Height),
+            (self.fork, Dropped::Fork),
+        ];
+        reasons.into_iter().find(|(set, _)| of(*set)).map(|(_, why)| why)
+    }
+
+    /// Why a target that may be asked is not among the first.
+    pub fn put_back(&self, at: usize) -> Option<Cause> {
+        let of = |set: u128| set >> at & 1 == 1;
+        let reasons = [(self.doubtful, Cause::Capability), (self.lagging, Cause::Lag), (self.unknown, Cause::UnknownTip)];
+        reasons.into_iter().find(|(set, _)| of(*set)).map(|(_, why)| why)
+    }
+
+    /// What keeps the preferred tier from serving, as far as its state alone says it.
+    fn cause(&self, route: &Route) -> Option<Cause> {
+        let here = self.meets & route.by_tier[self.preferred(route)? as usize];
+        let reasons = [
+            (self.lagging | self.low, Cause::Lag),
+            (self.fork, Cause::Fork),
+            (self.unknown, Cause::UnknownTip),
+            (self.doubtful, Cause::Capability),
+        ];
+        reasons.into_iter().find(|(set, _)| here & set != 0).map(|(_, why)| why)
+    }
+
+    /// The targets among which the next one is drawn by weight; 0 = there is none.
+    pub fn first(&self, route: &Route, remaining: u128, look: &impl Look, now_ns: Nanos) -> u128 {
+        let open = remaining & self.candidates();
+        let (sure, doubtful) = (open & !self.doubtful, open & self.doubtful);
+        let highest = |set: u128| self.highest(route, set, look, now_ns);
+        let preferred = self.preferred(route);
+        for tier in Tier::ALL {
+            let here = sure & route.by_tier[tier as usize];
+            if here & self.fresh != 0 {
+                return here & self.fresh;
+            }
+            if Some(tier) == preferred && here != 0 && here & self.lagging == here {
+                return highest(sure & (self.fresh | self.lagging));
+            }
+        }
+        match sure & self.lagging {
+            0 => cheapest(route, if sure == 0 { doubtful } else { sure }),
+            lagging => highest(lagging),
+        }
+    }
+
+    /// Those with the highest block; of these the cheapest.
+    fn highest(&self, route: &Route, set: u128, look: &impl Look, now_ns: Nanos) -> u128 {
+        let tip = |at: usize| look.seen(route.targets[at].endpoint, now_ns).tip;
+        let most = bits(set).map(tip).max().unwrap_or(0);
+        cheapest(route, bits(set).filter(|at| tip(*at) == most).fold(0, |kept, at| kept | 1 << at))
+    }
+}
+
+/// Those of the lowest tier.
+fn cheapest(route: &Route, set: u128) -> u128 {
+    let of_tier = |tier: Tier| set & route.by_tier[tier as usize];
+    Tier::ALL.into_iter().map(of_tier).find(|here| *here != 0).unwrap_or(0)
+}
+
+/// The positions of the set bits, lowest first.
+fn bits(mut set: u128) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let at = set.trailing_zeros() as usize;
+        (set != 0).then(|| {
+            set &= set - 1;
+            at
+        })
+    })
+}
+
+/// An answer that is kept while a better one is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Spare {
+    tier: Tier,
+    because: Option<Cause>,
+    /// It contradicts the chain, and this was the tip of its Endpoint.
+    fork_tip: Option<u64>,
+}
+
+/// The way of one Call through the tiers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Course {
+    need: Requirement,
+    left: Left,
+    preferred: Option<Tier>,
+    /// What kept the preferred tier from serving so far.
+    cause: Option<Cause>,
+    now: Option<Turn>,
+    spare: Option<Spare>,
+}
+
+/// The target that is asked now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    held: Held,
+    client: Client,
+    tip: u64,
+    because: Option<Cause>,
+}
+
+/// Which tier served a Call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Served {
+    /// The tier.
+    pub tier: Tier,
+    /// The one that should have, and why it did not.
+    pub instead_of: Option<(Tier, Cause)>,
+    /// The answer contradicts the chain, and nobody had a better one.
+    pub unresolved: bool,
+}
+
+impl Course {
+    /// The way of a Call that needs this.
+    pub fn new(need: Requirement) -> Course {
+        Course { need, ..Course::default() }
+    }
+
+    /// The targets among which the next one is drawn.
+    pub fn next(&mut self, route: &Route, remaining: u128, look: &impl Look, now_ns: Nanos) -> (u128, Option<Cause>) {
+        let slate = Slate::new(route, &self.need, look, now_ns);
+        self.preferred = self.preferred.or_else(|| slate.preferred(route));
+        let left = match self.left == Left::default() {
+            true => remaining,
+            false => bits(remaining).filter(|at| self.leaves(route, *at, look, now_ns)).fold(0, |kept, at| kept | 1 << at),
+        };
+        (slate.first(route, left, look, now_ns), slate.cause(route))
+    }
+
+    /// Whether there are targets, and none has the method.
+    pub fn lacks_method(&self, route: &Route, look: &impl Look, now_ns: Nanos) -> bool {
+        Slate::new(route, &self.need, look, now_ns).nobody_is_capable(route.eligible)
+    }
+
+    fn leaves(&self, route: &Route, at: usize, look: &impl Look, now_ns: Nanos) -> bool {
+        let client = look.seen(route.targets[at].endpoint, now_ns).client;
+        route.held.get(at).is_some_and(|held| self.left.allows(held, client))
+    }
+
+    /// A target was chosen. `cause`: what the state of the preferred tier says.
+    pub fn chose(&mut self, route: &Route, at: u8, cause: Option<Cause>, look: &impl Look, now_ns: Nanos) {
+        let at = usize::from(at);
+        let Some(held) = route.held.get(at).copied() else { return };
+        let seen = look.seen(route.targets[at].endpoint, now_ns);
+        let because = if Some(held.tier) == self.preferred { None } else { self.cause.or(cause) };
+        self.now = Some(Turn { held, client: seen.client, tip: seen.tip, because });
+    }
+
+    /// The target that was chosen did not serve, because of this.
+    pub fn missed(&mut self, cause: Cause) {
+        if self.now.is_some_and(|turn| Some(turn.held.tier) == self.preferred) {
+            self.cause = Some(cause);
+        }
+    }
+
+    /// An answer that lacks something. `false` = it is final all the same.
+    pub fn lacked(&mut self, lack: Lack) -> bool {
+        let Some(turn) = self.now else { return false };
+        match lack {
+            Lack::Null if turn.held.history_blocks == u64::MAX => return false,
+            Lack::Null => self.left.null = true,
+            Lack::State | Lack::Method => {
+                self.left.clients = self.left.clients.with(turn.client);
+                self.left.tier = self.left.tier.max(Some(turn.held.tier));
+                self.left.state |= lack == Lack::State;
+            }
+        }
+        self.missed(if lack == Lack::Method { Cause::Capability } else { Cause::MissingState });
+        true
+    }
+
+    /// Whether the answer that lacked something is kept for the case that nobody has a better one: the first is.
+    pub fn keep_lacking(&mut self) -> bool {
+        let Some(turn) = self.now.filter(|_| self.spare.is_none()) else { return false };
+        self.spare = Some(Spare { tier: turn.held.tier, because: turn.because, fork_tip: None });
+        true
+    }
+
+    /// The same for an answer that contradicts the chain: that of the highest tip is.
+    pub fn keep_forked(&mut self) -> bool {
+        self.missed(Cause::Fork);
+        let Some(turn) = self.now else { return false };
+        if self.spare.is_some_and(|spare| spare.fork_tip >= Some(turn.tip)) {
+            return false;
+        }
+        self.spare = Some(Spare { tier: turn.held.tier, because: turn.because, fork_tip: Some(turn.tip) });
+        true
+    }
+
+    /// Whether an answer is kept that goes before the error of a node that failed.
+    pub fn has_spare(&self) -> bool {
+        self.spare.is_some()
+    }
+
+    /// Who served, if the answer that is delivered is the last one, or the one that was kept.
+    pub fn served(&self, kept: bool) -> Option<Served> {
+        let spare = self.spare.filter(|_| kept);
+        let (tier, because) = match (spare, self.now) {
+            (Some(spare), _) => (spare.tier, spare.because),
+            (None, Some(turn)) => (turn.held.tier, turn.because),
+            (None, None) => return None,
+        };
+        let instead_of = self.preferred.filter(|preferred| *preferred != tier).zip(because);
+        Some(Served { tier, instead_of, unresolved: spare.is_some_and(|spare| spare.fork_tip.is_some()) })
+    }
+}

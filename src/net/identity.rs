@@ -1,0 +1,78 @@
+//! Who an Endpoint is: its software, its chain, and the namespaces that it offers. Asked at first, and now and then.
+
+use crate::logic::facts::Client;
+use crate::logic::snapshot::Network;
+use crate::logic::units::{Nanos, SECOND};
+use crate::net::own_call::{OwnCalls, Said};
+use crate::wire::block_header::quantity;
+use std::sync::Arc;
+
+/// How often it is asked anew.
+const AGAIN_NS: Nanos = 300 * SECOND;
+/// Longest `web3_clientVersion` that is kept.
+const VERSION_MAX: usize = 256;
+
+/// What is known of an Endpoint.
+#[derive(Debug, Clone, Copy)]
+pub struct Identity {
+    /// Its software.
+    pub client: Client,
+    /// It serves another chain than its configuration says.
+    pub mismatched: bool,
+    due_ns: Nanos,
+}
+
+impl Default for Identity {
+    fn default() -> Identity {
+        Identity { client: Client::Unknown, mismatched: false, due_ns: 0 }
+    }
+}
+
+/// Asks again what is due. What can't be had is asked for at the next poll.
+pub async fn renew(was: Identity, calls: &OwnCalls<'_>, network: &Network) -> Identity {
+    let snapshot = &calls.current().live.snapshot;
+    let endpoint = &snapshot.endpoints[usize::from(calls.at().0)];
+    let Some(tips) = calls.current().live.tips.endpoint(calls.at()).filter(|_| was.due_ns <= calls.now_ns()) else {
+        return was;
+    };
+    // A node that gives no answer is asked again soon; what was known of it stays.
+    let later = Identity { due_ns: 0, ..was };
+    let mut now = Identity { due_ns: calls.now_ns() + AGAIN_NS, ..was };
+    if let Some(expected) = network.chain_id {
+        match calls.hear("eth_chainId", "[]", quantity).await {
+            Some(Said::Result(Some(chain_id))) => now.mismatched = chain_id != expected,
+            Some(Said::Result(None) | Said::Error) => now.mismatched = false,
+            None => return later,
+        }
+    }
+    if now.mismatched {
+        return Identity { due_ns: 0, ..now };
+    }
+    now.client = match endpoint.client.as_deref() {
+        Some(client) => {
+            tips.set_version(Some(Arc::new(client.to_owned())));
+            Client::of(client)
+        }
+        None => match calls.hear("web3_clientVersion", "[]", version).await {
+            Some(Said::Result(Some(version))) => {
+                let client = Client::of(&version);
+                tips.set_version(Some(Arc::new(version)));
+                client
+            }
+            Some(_) => {
+                tips.set_version(None);
+                Client::Unknown
+            }
+            None => return later,
+        },
+    };
+    let table = snapshot.methods.table(endpoint.protocol, crate::logic::methods::Family::Evm);
+    let modules = calls.ask("rpc_modules", "[]", |modules| crate::logic::capability::lacks(table, modules)).await;
+    tips.close(modules.unwrap_or(0));
+    now
+}
+
+fn version(result: &[u8]) -> Option<String> {
+    let text: String = serde_json::from_slice(result).ok()?;
+    Some(text.chars().filter(|letter| !letter.is_control()).take(VERSION_MAX).collect())
+}

@@ -1,0 +1,415 @@
+//! What trackers know of Endpoints and chains, where every shard sees it without waiting.
+//!
+//! The facts of one Endpoint have one writer, the shard that tracks it; what callers' shards write is only that a
+//! method is lacking, and that a poll is wanted. Nothing is written for a Call that goes well.
+
+use crate::logic::block::Hash;
+use crate::logic::chain_view::Standing;
+use crate::logic::facts::Client;
+use crate::logic::methods::MethodId;
+use crate::logic::snapshot::{EndpointIx, Snapshot, Strategy};
+use crate::logic::units::{Nanos, SECOND};
+use crate::shared::atomics::{AtomicU64, Relaxed};
+use crate::shared::counters::Cell;
+use arc_swap::ArcSwapOption;
+use crossbeam_utils::CachePadded;
+use std::sync::Arc;
+
+/// So many of the newest blocks are compared.
+pub const WINDOW: u64 = 256;
+/// Methods of one Endpoint that are remembered as lacking.
+const LEARNED_MAX: usize = 8;
+/// So long that is believed.
+pub const LEARNED_NS: Nanos = 300 * SECOND;
+/// Upper bounds of the depths of re-orgs, in blocks.
+pub const DEPTHS: [u64; 9] = [1, 2, 3, 4, 6, 8, 16, 64, 256];
+
+/// Where things stand in the word of an Endpoint.
+const CLIENT_AT: u32 = 2;
+const MISMATCHED_AT: u32 = 5;
+const TIP_AT: u32 = 6;
+
+/// What a tracker says of an Endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// How its chain stands.
+    pub standing: Standing,
+    /// Its newest block.
+    pub tip: u64,
+    /// Its software.
+    pub client: Client,
+    /// It serves another chain.
+    pub mismatched: bool,
+}
+
+/// One Endpoint.
+#[derive(Debug)]
+pub struct EndpointTips {
+    word: AtomicU64,
+    /// Nothing is known of its tip from then on.
+    good_until_ns: AtomicU64,
+    lag: AtomicU64,
+    /// Namespaces that it does not offer, by the table's numbers.
+    closed: AtomicU64,
+    /// One bit for each method below, so that most Calls look no further.
+    learned: AtomicU64,
+    /// Method (16 bits, one more than its id) and the second until which it is taken for lacking.
+    lacking: [AtomicU64; LEARNED_MAX],
+    wanted: AtomicU64,
+    polled: AtomicU64,
+    version: ArcSwapOption<String>,
+    /// Polls that brought a block.
+    pub polls_ok: Cell,
+    /// Polls that did not.
+    pub polls_failed: Cell,
+}
+
+impl EndpointTips {
+    fn new(client: Client) -> EndpointTips {
+        let tips = EndpointTips {
+            word: AtomicU64::default(),
+            good_until_ns: AtomicU64::default(),
+            lag: AtomicU64::default(),
+            closed: AtomicU64::default(),
+            learned: AtomicU64::default(),
+            lacking: Default::default(),
+            wanted: AtomicU64::default(),
+            polled: AtomicU64::default(),
+            version: ArcSwapOption::default(),
+            polls_ok: Cell::default(),
+            polls_failed: Cell::default(),
+        };
+        tips.tell(Told { standing: Standing::Unknown, tip: 0, client, mismatched: false }, 0, 0);
+        tips
+    }
+
+    /// Writes what is known; only the tracking shard may.
+    pub fn tell(&self, told: Told, lag: u64, good_until_ns: Nanos) {
+        let word = told.standing as u64
+            | (told.client as u64) << CLIENT_AT
+            | u64::from(told.mismatched) << MISMATCHED_AT
+            | told.tip.min(u64::MAX >> TIP_AT) << TIP_AT;
+        // A reader between the two sees an old end of a new sample at worst: unknown, and never fresh for too long.
+        self.lag.store(lag, Relaxed);
+        self.word.store(word, Relaxed);
+        self.good_until_ns.store(good_until_ns, Relaxed);
+    }
+
+    /// What is known now.
+    pub fn told(&self, now_ns: Nanos) -> Told {
+        let word = self.word.load(Relaxed);
+        let standing = match word & 3 {
+            _ if self.good_until_ns.load(Relaxed) < now_ns => Standing::Unknown,
+            1 => Standing::Fresh,
+            2 => Standing::Lagging,
+            3 => Standing::Fork,
+            _ => Standing::Unknown,
+        };
+        let mismatched = word >> MISMATCHED_AT & 1 == 1;
+        Told { standing, tip: word >> TIP_AT, client: Client::ALL[(word >> CLIENT_AT & 7) as usize % 6], mismatched }
+    }
+
+    /// Blocks behind the best tip when it was last seen.
+    pub fn lag(&self) -> u64 {
+        self.lag.load(Relaxed)
+    }
+
+    /// Namespaces that it does not offer; only the tracking shard may.
+    pub fn close(&self, namespaces: u64) {
+        self.closed.store(namespaces, Relaxed);
+    }
+
+    /// Whether it offers a namespace.
+    pub fn offers(&self, namespace: u8) -> bool {
+        self.closed.load(Relaxed) >> (namespace & 63) & 1 == 0
+    }
+
+    /// It said that it lacks a method. Any shard may say so; of two at once one may be lost, and is learned again.
+    pub fn learn(&self, method: MethodId, now_ns: Nanos) {
+        let until_s = (now_ns + LEARNED_NS) / SECOND;
+        let entry = (u64::from(method.0) + 1) << 48 | until_s;
+        let same = |cell: &&AtomicU64| cell.load(Relaxed) >> 48 == u64::from(method.0) + 1;
+        let oldest = || self.lacking.iter().min_by_key(|cell| cell.load(Relaxed) & (u64::MAX >> 16));
+        if let Some(cell) = self.lacking.iter().find(same).or_else(oldest) {
+            cell.store(entry, Relaxed);
+            self.learned.fetch_or(1 << (method.0 & 63), Relaxed);
+        }
+    }
+
+    /// Whether it said so of late.
+    pub fn said_no(&self, method: MethodId, now_ns: Nanos) -> bool {
+        if self.learned.load(Relaxed) >> (method.0 & 63) & 1 == 0 {
+            return false;
+        }
+        let is_it = |entry: u64| entry >> 48 == u64::from(method.0) + 1 && (entry & (u64::MAX >> 16)) * SECOND > now_ns;
+        self.lacking.iter().any(|cell| is_it(cell.load(Relaxed)))
+    }
+
+    /// Asks for a poll at once; gives the number that [`EndpointTips::polled`] reaches when it is done.
+    pub fn want_poll(&self) -> u64 {
+        self.wanted.fetch_add(1, Relaxed) + 1
+    }
+
+    /// The number of the newest wish.
+    pub fn wanted(&self) -> u64 {
+        self.wanted.load(Relaxed)
+    }
+
+    /// The newest wish that a poll was begun and ended for.
+    pub fn polled(&self) -> u64 {
+        self.polled.load(Relaxed)
+    }
+
+    /// A poll that was begun when so much was wanted has ended; only the tracking shard may.
+    pub fn set_polled(&self, wanted: u64) {
+        self.polled.store(wanted, Relaxed);
+    }
+
+    /// Its `web3_clientVersion`, for people.
+    pub fn version(&self) -> Option<Arc<String>> {
+        self.version.load_full()
+    }
+
+    /// Writes it.
+    pub fn set_version(&self, version: Option<Arc<String>>) {
+        self.version.store(version);
+    }
+}
+
+/// One chain.
+#[derive(Debug)]
+pub struct NetworkTips {
+    /// One more than the newest block; 0 = none is known.
+    best: AtomicU64,
+    /// One more than the Endpoint that has it, in the newest Snapshot.
+    best_at: AtomicU64,
+    /// By number modulo [`WINDOW`]: 16 bits of what is above, and 48 of the hash, so that one word is never torn.
+    window: Box<[AtomicU64]>,
+    /// Re-orgs that were seen.
+    pub reorgs: Cell,
+    /// By depth.
+    pub depths: [Cell; DEPTHS.len() + 1],
+    /// Blocks that were given up, in sum.
+    pub depth_sum: Cell,
+}
+
+impl Default for NetworkTips {
+    fn default() -> NetworkTips {
+        NetworkTips {
+            best: AtomicU64::default(),
+            best_at: AtomicU64::default(),
+            window: (0..WINDOW).map(|_| AtomicU64::default()).collect(),
+            reorgs: Cell::default(),
+            depths: Default::default(),
+            depth_sum: Cell::default(),
+        }
+    }
+}
+
+impl NetworkTips {
+    /// The newest block.
+    pub fn best(&self) -> Option<u64> {
+        self.best.load(Relaxed).checked_sub(1)
+    }
+
+    /// The Endpoint that has it.
+    pub fn best_at(&self) -> Option<EndpointIx> {
+        self.best_at.load(Relaxed).checked_sub(1).and_then(|at| u16::try_from(at).ok()).map(EndpointIx)
+    }
+
+    /// Writes both; only the tracking shard may.
+    pub fn set_best(&self, best: Option<(EndpointIx, u64)>) {
+        self.best.store(best.map_or(0, |(_, number)| number.saturating_add(1)), Relaxed);
+        self.best_at.store(best.map_or(0, |(at, _)| u64::from(at.0) + 1), Relaxed);
+    }
+
+    /// The hash of a block on the canonical chain is this; only the tracking shard may.
+    pub fn set_canonical(&self, number: u64, hash: Option<&Hash>) {
+        self.slot(number).store(hash.map_or(0, |hash| word(number, hash)), Relaxed);
+    }
+
+    /// Whether a block is on the canonical chain; `None` = nothing is known of this number.
+    pub fn agrees(&self, number: u64, hash: &Hash) -> Option<bool> {
+        let best = self.best()?;
+        let known = self.slot(number).load(Relaxed);
+        if number > best || best - number >= WINDOW || known == 0 {
+            return None;
+        }
+        let word = word(number, hash);
+        (word >> 48 == known >> 48).then_some(word == known)
+    }
+
+    fn slot(&self, number: u64) -> &AtomicU64 {
+        &self.window[(number % WINDOW) as usize]
+    }
+
+    /// Counts a re-org; only the tracking shard may.
+    pub fn reorganised(&self, depth: u64) {
+        self.reorgs.add(1);
+        self.depth_sum.add(depth);
+        self.depths[DEPTHS.partition_point(|bound| *bound < depth)].add(1);
+    }
+}
+
+/// Never 0, so that an empty slot can be told: the numbers of the first window count from 1.
+fn word(number: u64, hash: &Hash) -> u64 {
+    let [.., a, b, c, d, e, f] = *hash;
+    let tail = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+    (number / WINDOW + 1) << 48 | tail
+}
+
+/// All of it, for one Snapshot.
+#[derive(Debug, Default)]
+pub struct TipBoard {
+    endpoints: Vec<Option<Arc<CachePadded<EndpointTips>>>>,
+    networks: Vec<Arc<NetworkTips>>,
+    network_of: Vec<u16>,
+    mismatches: AtomicU64,
+}
+
+impl TipBoard {
+    /// The board of a Snapshot. What `before` knew of an Endpoint at the same place and of a chain goes on.
+    pub fn new(snapshot: &Snapshot, before: Option<(&Snapshot, &TipBoard)>) -> TipBoard {
+        let old_endpoint = |at: usize| {
+            let endpoint = &snapshot.endpoints[at];
+            let (old, board) = before?;
+            let was = old.endpoints.iter().position(|old| old.id == endpoint.id)?;
+            let old = &old.endpoints[was];
+            let same = old.is_reached_like(endpoint) && old.client == endpoint.client && old.chain == endpoint.chain;
+            board.endpoints[was].clone().filter(|_| same && old.network == endpoint.network)
+        };
+        let tracked = tracked(snapshot);
+        let endpoint = |(at, endpoint): (usize, &crate::logic::snapshot::Endpoint)| {
+            let client = endpoint.client.as_deref().map_or(Client::Unknown, Client::of);
+            tracked[at].then(|| old_endpoint(at).unwrap_or_else(|| Arc::new(CachePadded::new(EndpointTips::new(client)))))
+        };
+        let place = |chain: &str, network: &str| {
+            let same = |one: &crate::logic::snapshot::Network| *one.chain == *chain && *one.network == *network;
+            snapshot.networks.iter().position(same)
+        };
+        let old_network = |network: &crate::logic::snapshot::Network| {
+            let (old, board) = before?;
+            let same = |one: &crate::logic::snapshot::Network| one.chain == network.chain && one.network == network.network;
+            let was = old.networks.iter().position(same)?;
+            board.networks.get(was).cloned()
+        };
+        let network_of = snapshot.endpoints.iter().map(|one| place(&one.chain, &one.network).unwrap_or(0) as u16);
+        TipBoard {
+            endpoints: snapshot.endpoints.iter().enumerate().map(endpoint).collect(),
+            networks: snapshot.networks.iter().map(|one| old_network(one).unwrap_or_default()).collect(),
+            network_of: network_of.collect(),
+            mismatches: before.map_or(0, |(_, board)| board.mismatches.load(Relaxed)).into(),
+        }
+    }
+
+    /// Whether there is anything to follow.
+    pub fn any_tracked(&self) -> bool {
+        self.endpoints.iter().any(Option::is_some)
+    }
+
+    /// What is known of an Endpoint, if it is tracked.
+    pub fn endpoint(&self, at: EndpointIx) -> Option<&EndpointTips> {
+        self.endpoints.get(usize::from(at.0))?.as_ref().map(|tips| &***tips)
+    }
+
+    /// What is known of the chain of an Endpoint.
+    pub fn network_of(&self, at: EndpointIx) -> Option<&NetworkTips> {
+        self.network(usize::from(*self.network_of.get(usize::from(at.0))?))
+    }
+
+    /// What is known of a chain.
+    pub fn network(&self, at: usize) -> Option<&NetworkTips> {
+        self.networks.get(at).map(|network| &**network)
+    }
+
+    /// The place of an Endpoint's chain in the Snapshot.
+    pub fn network_ix(&self, at: EndpointIx) -> usize {
+        self.network_of.get(usize::from(at.0)).map_or(0, |at| usize::from(*at))
+    }
+
+    /// Notes that some Endpoint was found on another chain, so that Calls look.
+    pub fn note_mismatch(&self) {
+        self.mismatches.store(1, Relaxed);
+    }
+
+    /// Whether an Endpoint was found on another chain. Where none ever was, this is one look at a line that nobody
+    /// writes.
+    pub fn is_mismatched(&self, at: EndpointIx) -> bool {
+        self.mismatches.load(Relaxed) != 0 && self.endpoint(at).is_some_and(|tips| tips.told(0).mismatched)
+    }
+}
+
+/// By Endpoint: whether it is the target of a tiered Route, and enabled.
+fn tracked(snapshot: &Snapshot) -> Vec<bool> {
+    let mut tracked = vec![false; snapshot.endpoints.len()];
+    let tiered = snapshot.gateways.iter().flat_map(|gateway| &gateway.routes);
+    for target in tiered.filter(|route| route.strategy == Strategy::Tiered).flat_map(|route| &route.targets) {
+        let at = usize::from(target.endpoint.0);
+        tracked[at] = snapshot.endpoints[at].enabled;
+    }
+    tracked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_read_until_it_is_old() {
+        let tips = EndpointTips::new(Client::Reth);
+        assert_eq!(tips.told(1), Told { standing: Standing::Unknown, tip: 0, client: Client::Reth, mismatched: false });
+        for standing in [Standing::Fresh, Standing::Lagging, Standing::Fork] {
+            for client in Client::ALL {
+                let told = Told { standing, tip: 27_000_000, client, mismatched: client == Client::Besu };
+                tips.tell(told, 7, 100);
+                assert_eq!((tips.told(100), tips.lag()), (told, 7));
+                assert_eq!(tips.told(101), Told { standing: Standing::Unknown, ..told }, "the sample is too old");
+            }
+        }
+    }
+
+    #[test]
+    fn a_lacking_method_is_remembered_for_a_while() {
+        let tips = EndpointTips::new(Client::Unknown);
+        let (one, same_bit) = (MethodId(3), MethodId(67));
+        assert!(!tips.said_no(one, 0));
+        tips.learn(one, SECOND);
+        assert!(tips.said_no(one, SECOND) && tips.said_no(one, LEARNED_NS) && !tips.said_no(same_bit, SECOND));
+        assert!(!tips.said_no(one, LEARNED_NS + 2 * SECOND));
+        for more in 0..20 {
+            tips.learn(MethodId(100 + more), 2 * SECOND);
+        }
+        assert!(!tips.said_no(one, 2 * SECOND), "the oldest makes room");
+        assert!(tips.said_no(MethodId(119), 2 * SECOND));
+    }
+
+    #[test]
+    fn a_block_is_compared_within_the_window_only() {
+        let network = NetworkTips::default();
+        let hash = |byte| [byte; 32];
+        assert_eq!(network.agrees(7, &hash(1)), None);
+        network.set_best(Some((EndpointIx(3), 1_000)));
+        assert_eq!((network.best(), network.best_at()), (Some(1_000), Some(EndpointIx(3))));
+        network.set_canonical(1_000, Some(&hash(1)));
+        network.set_canonical(745, Some(&hash(0)));
+        assert_eq!(network.agrees(1_000, &hash(1)), Some(true));
+        assert_eq!(network.agrees(1_000, &hash(2)), Some(false));
+        assert_eq!(network.agrees(745, &hash(0)), Some(true), "a hash of zeros is a hash");
+        for (number, why) in [(744, "too old"), (1_001, "too new"), (999, "a gap"), (1_000 + WINDOW, "the same slot")] {
+            assert_eq!(network.agrees(number, &hash(1)), None, "{why}");
+        }
+        network.set_canonical(1_000, None);
+        assert_eq!(network.agrees(1_000, &hash(2)), None);
+        network.set_best(None);
+        assert_eq!((network.best(), network.best_at(), network.agrees(745, &hash(0))), (None, None, None));
+    }
+
+    #[test]
+    fn depths_are_counted_by_their_bounds() {
+        let network = NetworkTips::default();
+        [1, 1, 5, 300].into_iter().for_each(|depth| network.reorganised(depth));
+        let counts: Vec<u64> = network.depths.iter().map(Cell::get).collect();
+        assert_eq!(counts, [2, 0, 0, 0, 1, 0, 0, 0, 0, 1]);
+        assert_eq!((network.reorgs.get(), network.depth_sum.get()), (4, 307));
+    }
+}
