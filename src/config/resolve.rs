@@ -6,6 +6,7 @@ use super::fault::{ConfigFault, Faults, Severity};
 use super::file::{View, parse};
 use super::gateway::{Context, gateways};
 use super::machine::{self, Machine};
+use super::network::networks;
 use super::schema::ROOT;
 use super::server::{circuit, server};
 use super::tls::Files;
@@ -92,13 +93,9 @@ pub fn resolve_with(
     let max_attempts = server.max_attempts;
     let context = Context { endpoints: &endpoints, families: &families, methods: &methods, max_attempts };
     let gateways = gateways(&top, &context, &mut faults);
-    let snapshot = (!faults.any()).then_some(Snapshot {
-        server,
-        endpoints: endpoints.valid,
-        gateways,
-        networks: Vec::new(),
-        methods,
-    });
+    let networks = networks(&top, &endpoints, &gateways, &mut faults);
+    let snapshot =
+        (!faults.any()).then_some(Snapshot { server, endpoints: endpoints.valid, gateways, networks, methods });
     if let (Some(snapshot), Some(machine)) = (&snapshot, machine) {
         machine::warn(&top, snapshot, machine, &mut faults);
     }
@@ -384,6 +381,7 @@ max_attempts = 11
         "[[endpoint]]\n",
         "[[gateway]]\n",
         "[[gateway.route]]\n",
+        "[[network]]\n",
         "[endpoint]\n",
         "id = ",
         "url = ",
@@ -398,7 +396,13 @@ max_attempts = 11
         "max_attempts = ",
         "attempt_timeout = ",
         "strategy = ",
+        "tier = ",
+        "capabilities = ",
+        "state_blocks = ",
+        "max_lag = ",
+        "poll_interval = ",
         "\"weighted\"\n",
+        "\"tiered\"\n",
         "\"a\"\n",
         "\"${KEY}\"\n",
         "\"${\"\n",
@@ -435,7 +439,15 @@ max_attempts = 11
     /// What the rest of the product takes for granted.
     fn whole(snapshot: &Snapshot) {
         assert!(!snapshot.server.listen.is_empty() && !snapshot.gateways.is_empty());
+        let facts = |chain: &str, network: &str| {
+            snapshot.networks.iter().filter(|facts| (&*facts.chain, &*facts.network) == (chain, network)).count()
+        };
+        for endpoint in &snapshot.endpoints {
+            assert_eq!(facts(&endpoint.chain, &endpoint.network), 1, "{endpoint:?}");
+            assert!(endpoint.state_blocks > 0 && endpoint.history_blocks > 0, "{endpoint:?}");
+        }
         for gateway in &snapshot.gateways {
+            assert_eq!(facts(&gateway.chain, &gateway.network), 1, "{gateway:?}");
             let defaults = gateway.routes.iter().filter(|route| route.methods.is_empty()).count();
             let default = &gateway.routes[usize::from(gateway.default_route.0)];
             assert!(defaults == 1 && default.methods.is_empty(), "{gateway:?}");
