@@ -166,7 +166,7 @@ mod tests {
     use super::probe::{SOUND, faulty, read, sound, with};
     use super::*;
     use crate::config::fault::Severity;
-    use crate::logic::snapshot::Strategy;
+    use crate::logic::snapshot::{Strategy, Tier};
     use proptest::prelude::{Strategy as Generate, *};
 
     const URL: &str = r#"url = "http://10.0.0.1:8545""#;
@@ -199,6 +199,22 @@ mod tests {
         let headers: Vec<_> = endpoints.iter().flat_map(|endpoint| &endpoint.headers).collect();
         assert!(headers.len() == 1 && &*headers[0].0 == "api-key" && headers[0].1.reveal() == "s3cret-of-env");
         assert!(endpoints.iter().all(|endpoint| endpoint.url.https && endpoint.gzip && endpoint.budget.is_some()));
+    }
+
+    #[test]
+    fn the_fleet_example_is_taken_without_a_word_and_has_every_tier() {
+        let resolved = read(include_str!("../../config/fleet.toml"));
+        assert_eq!(resolved.faults, []);
+        let snapshot = resolved.snapshot.expect("no fault");
+        whole(&snapshot);
+        let of = |tier| snapshot.endpoints.iter().filter(|endpoint| endpoint.tier == tier).count();
+        assert_eq!(Tier::ALL.map(of), [2, 2, 2]);
+        assert!(snapshot.gateways[0].routes.iter().all(|route| route.strategy == Strategy::Tiered));
+        // What it types of the network is what would count without it.
+        let start = "[[network]]";
+        let (head, rest) = include_str!("../../config/fleet.toml").split_once(start).expect("a network");
+        let (_, rest) = rest.split_once("[[endpoint]]").expect("Endpoints");
+        assert_eq!(sound(&format!("{head}[[endpoint]]{rest}")).networks, snapshot.networks);
     }
 
     #[test]

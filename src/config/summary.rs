@@ -139,6 +139,32 @@ gateway  eth at /eth: ethereum mainnet (evm)
     }
 
     #[test]
+    fn tiers_and_what_is_tracked() {
+        let text =
+            include_str!("../../config/fleet.toml").replace("\"geth-1\",", "{ endpoint = \"geth-1\", weight = 0 },");
+        let told = summary(&sound(&text));
+        let expected = "\
+gateway  eth at /eth: ethereum mainnet (evm)
+  ROUTE    METHODS    STRATEGY  ATTEMPTS  TARGETS
+  default  all other  tiered    3 x 10s   minimal: minimal-1:3, minimal-2:1; full: geth-1:0 (unused), nethermind-1:1; archive: erigon-1:1, reth-1:1
+  traces   4          tiered    2 x 1m    archive: erigon-1:2, reth-1:1
+
+tracked  ethereum mainnet: 5 Endpoints every 1s, lagging above 2 blocks, chain id 1
+
+  ENDPOINT      CHAIN     NETWORK  ENABLED  ROUTES
+";
+        assert!(told.contains(expected), "{told}");
+        let one = with("\"weighted\"", "\"tiered\"")
+            .replace("ethereum", "acme")
+            .replace(", { endpoint = \"geth-2\", weight = 1 }", "");
+        let told = summary(&sound(&one));
+        assert!(
+            told.contains("\ntracked  acme mainnet: 1 Endpoint every 1s, lagging above 2 blocks, any chain id\n"),
+            "{told}"
+        );
+    }
+
+    #[test]
     fn the_http_api_of_tron_is_told_from_its_json_rpc() {
         let text = include_str!("../../config/tron.toml").replace("${TRON_KEY}", "k");
         let told = summary(&sound(&text));

@@ -1,9 +1,10 @@
 //! What an Endpoint holds of its chain, and what it is known for: the keys that tiered Routes go by.
 
-use super::fault::{Faults, quoted};
+use super::fault::Faults;
 use super::file::View;
 use super::value::Text;
 use crate::logic::snapshot::Tier;
+use std::collections::HashSet;
 
 /// Nodes that hold only the newest blocks, or only their state, hold so many.
 const NEWEST_BLOCKS: u64 = 128;
@@ -65,13 +66,15 @@ fn client(view: &View<'_>, faults: &mut Faults<'_>) -> Option<Box<str>> {
 
 /// One of the two lists, held against the other one.
 fn names(view: &View<'_>, name: &str, list: &[Text], other: &[Text], faults: &mut Faults<'_>) -> Vec<Box<str>> {
+    let others: HashSet<&str> = other.iter().map(|added| added.text.as_str()).collect();
+    let mut seen = HashSet::new();
     for (position, entry) in list.iter().enumerate() {
         let fault = if let Some(why) = name_fault(&entry.text) {
             why
-        } else if list.iter().take(position).any(|before| before.text == entry.text) {
-            "is listed twice; remove one of the two".to_owned()
-        } else if other.iter().any(|added| added.text == entry.text) {
-            "stands in `capabilities` too, and can't be both had and lacking; remove one of the two".to_owned()
+        } else if !seen.insert(entry.text.as_str()) {
+            "is listed twice; remove one of the two"
+        } else if others.contains(entry.text.as_str()) {
+            "stands in `capabilities` too, and can't be both had and lacking; remove one of the two"
         } else {
             continue;
         };
@@ -81,20 +84,18 @@ fn names(view: &View<'_>, name: &str, list: &[Text], other: &[Text], faults: &mu
 }
 
 /// What is wrong with the name of a namespace (`ots`) or of a method (`trace_block`).
-fn name_fault(name: &str) -> Option<String> {
+fn name_fault(name: &str) -> Option<&'static str> {
     let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let (namespace, method) =
         name.split_once('_').map_or((name, None), |(namespace, method)| (namespace, Some(method)));
     if method == Some("*") && plain(namespace) {
-        let shown = quoted(namespace).unwrap_or_else(|| "its name".to_owned());
-        return Some(format!("a namespace is written by its name alone; write {shown}"));
+        return Some("must be a namespace by its name alone, like \"ots\"; remove the `_*`");
     }
     let word = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let good = plain(namespace) && method.is_none_or(word) && name.len() <= CAPABILITY_BYTES_MAX;
-    (!good).then(|| {
-        "must be a namespace of letters and digits, like \"ots\", or the exact name of a method, like \"trace_block\""
-            .to_owned()
-    })
+    (!good).then_some(
+        "must be a namespace of letters and digits, like \"ots\", or the exact name of a method, like \"trace_block\"",
+    )
 }
 
 #[cfg(test)]
@@ -160,7 +161,7 @@ mod tests {
             }
         }
         let text = with("enabled = true", "capabilities = [«\"ots_*\"]");
-        faulty(&text, "endpoint[geth-1].capabilities[0]", &["name alone; write `ots`"]);
+        faulty(&text, "endpoint[geth-1].capabilities[0]", &["name alone", "remove the `_*`"]);
     }
 
     #[test]
