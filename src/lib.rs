@@ -47,6 +47,7 @@ pub mod logic {
     pub mod limiter;
     pub mod methods;
     pub mod names;
+    pub mod networks;
     pub mod open_files;
     pub mod recent_ids;
     pub mod rest;
@@ -117,11 +118,13 @@ pub mod config {
     mod gateway;
     mod gateway_methods;
     pub mod machine;
+    mod network;
     pub mod resolve;
     mod route;
     mod schema;
     mod server;
     pub mod summary;
+    mod tier;
     pub mod tls;
     mod url;
     mod value;

@@ -216,19 +216,15 @@ mod tests {
             ("[[«account]]\nid = \"a\"", "account"),
             ("[[«app]]\nid = \"a\"", "app"),
             ("[[«method]]\nname = \"a\"", "method"),
-            ("[[network]]\nchain = \"c\"\nnetwork = \"n\"\n«chain_id = 1", "network[0].chain_id"),
-            ("[[network]]\nchain = \"c\"\nnetwork = \"n\"\n«max_lag = 2", "network[0].max_lag"),
+            ("[[network]]\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n«network_id = 1", "network[0].network_id"),
+            (
+                "[[network]]\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n«genesis_hash = \"0x00\"",
+                "network[0].genesis_hash",
+            ),
         ] {
             faulty(&with("shards = 2", line), path, &["not built yet; remove it"]);
         }
-        for (line, key) in [
-            ("«ws_url = \"ws://h\"", "ws_url"),
-            ("«tier = \"archive\"", "tier"),
-            ("«state_blocks = 128", "state_blocks"),
-            ("«client = \"geth\"", "client"),
-            ("«capabilities = [\"ots\"]", "capabilities"),
-            ("«filter_tag = \"a1b2c3d4\"", "filter_tag"),
-        ] {
+        for (line, key) in [("«ws_url = \"ws://h\"", "ws_url"), ("«filter_tag = \"a1b2c3d4\"", "filter_tag")] {
             faulty(&with("enabled = true", line), &format!("endpoint[geth-1].{key}"), &["not built yet; remove it"]);
         }
         for (line, key) in [
@@ -242,20 +238,12 @@ mod tests {
         }
         let sampled = with("shards = 2", "[log]\n«sample = 10");
         faulty(&sampled, "log.sample", &["or write sample = 0"]);
-        let tiered = with("\"weighted\"", "«\"tiered\"").replace(", weight = 3", "").replace(", weight = 1", "");
-        faulty(
-            &tiered,
-            "gateway[eth].route[heavy].strategy",
-            &["`tiered` is not built yet", "\"priority\" or \"weighted\""],
-        );
     }
 
     #[test]
     fn a_key_that_is_not_built_yet_may_ask_for_nothing() {
         let gateway = "auth = \"none\"\nendpoint_free = []\ncache = \"0\"\nshare_inflight = []\npath = \"/eth\"";
-        let text = with("shards = 2", "[log]\nsample = 0\n[websocket]\n[limits]")
-            .replace("enabled = true", "capabilities = []\nwithout = []")
-            .replace("path = \"/eth\"", gateway);
+        let text = with("shards = 2", "[log]\nsample = 0\n[websocket]\n[limits]").replace("path = \"/eth\"", gateway);
         assert_eq!(read(&text).faults, []);
         sound(&text.replace("cache = \"0\"", "cache = 0"));
     }

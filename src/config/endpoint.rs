@@ -4,10 +4,11 @@ use super::family::Families;
 use super::fault::{Faults, nearest};
 use super::file::View;
 use super::server::circuit;
+use super::tier::holding;
 use super::tls::{self, Files};
 use super::url;
 use crate::logic::limiter::Rate;
-use crate::logic::snapshot::{CircuitRule, Endpoint, EndpointIx, Protocol, Secret, Tier, Url};
+use crate::logic::snapshot::{CircuitRule, Endpoint, EndpointIx, Protocol, Secret, Url};
 use std::collections::HashMap;
 
 /// Headers that Ringway writes itself, or that speak about one connection.
@@ -148,6 +149,7 @@ fn endpoint(
     let tls = tls::upstream(view, url.as_ref(), files, faults);
     let circuit = circuit(&view.table("circuit"), Some(base), faults);
     let budget = budget(view, faults);
+    let holding = holding(view, faults);
     let typed = Typed {
         id: view.name("id"),
         chain: view.name("chain"),
@@ -177,12 +179,12 @@ fn endpoint(
             max_age_ns: view.number("max_age"),
             circuit,
             budget,
-            tier: Tier::Full,
-            state_blocks: 128,
-            history_blocks: u64::MAX,
-            client: None,
-            capabilities: Vec::new(),
-            without: Vec::new(),
+            tier: holding.tier,
+            state_blocks: holding.state_blocks,
+            history_blocks: holding.history_blocks,
+            client: holding.client,
+            capabilities: holding.capabilities,
+            without: holding.without,
         });
     }
     typed

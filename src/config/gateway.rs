@@ -56,9 +56,10 @@ pub(super) fn gateways(top: &View<'_>, context: &Context<'_>, faults: &mut Fault
 }
 
 fn gateway(view: &View<'_>, place: &Place, context: &Context<'_>, faults: &mut Faults<'_>) -> Gateway {
-    let owner = Owner { chain: view.name("chain"), network: view.name("network"), protocol: protocol(view) };
+    let (chain, network) = (view.name("chain"), view.name("network"));
+    let family = context.families.of(chain.as_deref(), network.as_deref());
+    let owner = Owner { chain, network, protocol: protocol(view), family };
     let key = (owner.chain.clone().unwrap_or_default(), owner.network.clone().unwrap_or_default());
-    let family = context.families.of(owner.chain.as_deref(), owner.network.as_deref());
     let protocol = owner.protocol.unwrap_or(Protocol::JsonRpc);
     context.families.check(view, faults);
     let surface = surface(view, protocol, faults);

@@ -6,6 +6,7 @@ use super::fault::{ConfigFault, Faults, Severity};
 use super::file::{View, parse};
 use super::gateway::{Context, gateways};
 use super::machine::{self, Machine};
+use super::network::networks;
 use super::schema::ROOT;
 use super::server::{circuit, server};
 use super::tls::Files;
@@ -92,13 +93,9 @@ pub fn resolve_with(
     let max_attempts = server.max_attempts;
     let context = Context { endpoints: &endpoints, families: &families, methods: &methods, max_attempts };
     let gateways = gateways(&top, &context, &mut faults);
-    let snapshot = (!faults.any()).then_some(Snapshot {
-        server,
-        endpoints: endpoints.valid,
-        gateways,
-        networks: Vec::new(),
-        methods,
-    });
+    let networks = networks(&top, &endpoints, &gateways, &mut faults);
+    let snapshot =
+        (!faults.any()).then_some(Snapshot { server, endpoints: endpoints.valid, gateways, networks, methods });
     if let (Some(snapshot), Some(machine)) = (&snapshot, machine) {
         machine::warn(&top, snapshot, machine, &mut faults);
     }
@@ -169,7 +166,7 @@ mod tests {
     use super::probe::{SOUND, faulty, read, sound, with};
     use super::*;
     use crate::config::fault::Severity;
-    use crate::logic::snapshot::Strategy;
+    use crate::logic::snapshot::{Strategy, Tier};
     use proptest::prelude::{Strategy as Generate, *};
 
     const URL: &str = r#"url = "http://10.0.0.1:8545""#;
@@ -202,6 +199,22 @@ mod tests {
         let headers: Vec<_> = endpoints.iter().flat_map(|endpoint| &endpoint.headers).collect();
         assert!(headers.len() == 1 && &*headers[0].0 == "api-key" && headers[0].1.reveal() == "s3cret-of-env");
         assert!(endpoints.iter().all(|endpoint| endpoint.url.https && endpoint.gzip && endpoint.budget.is_some()));
+    }
+
+    #[test]
+    fn the_fleet_example_is_taken_without_a_word_and_has_every_tier() {
+        let resolved = read(include_str!("../../config/fleet.toml"));
+        assert_eq!(resolved.faults, []);
+        let snapshot = resolved.snapshot.expect("no fault");
+        whole(&snapshot);
+        let of = |tier| snapshot.endpoints.iter().filter(|endpoint| endpoint.tier == tier).count();
+        assert_eq!(Tier::ALL.map(of), [2, 2, 2]);
+        assert!(snapshot.gateways[0].routes.iter().all(|route| route.strategy == Strategy::Tiered));
+        // What it types of the network is what would count without it.
+        let start = "[[network]]";
+        let (head, rest) = include_str!("../../config/fleet.toml").split_once(start).expect("a network");
+        let (_, rest) = rest.split_once("[[endpoint]]").expect("Endpoints");
+        assert_eq!(sound(&format!("{head}[[endpoint]]{rest}")).networks, snapshot.networks);
     }
 
     #[test]
@@ -384,6 +397,7 @@ max_attempts = 11
         "[[endpoint]]\n",
         "[[gateway]]\n",
         "[[gateway.route]]\n",
+        "[[network]]\n",
         "[endpoint]\n",
         "id = ",
         "url = ",
@@ -398,7 +412,13 @@ max_attempts = 11
         "max_attempts = ",
         "attempt_timeout = ",
         "strategy = ",
+        "tier = ",
+        "capabilities = ",
+        "state_blocks = ",
+        "max_lag = ",
+        "poll_interval = ",
         "\"weighted\"\n",
+        "\"tiered\"\n",
         "\"a\"\n",
         "\"${KEY}\"\n",
         "\"${\"\n",
@@ -435,7 +455,15 @@ max_attempts = 11
     /// What the rest of the product takes for granted.
     fn whole(snapshot: &Snapshot) {
         assert!(!snapshot.server.listen.is_empty() && !snapshot.gateways.is_empty());
+        let facts = |chain: &str, network: &str| {
+            snapshot.networks.iter().filter(|facts| (&*facts.chain, &*facts.network) == (chain, network)).count()
+        };
+        for endpoint in &snapshot.endpoints {
+            assert_eq!(facts(&endpoint.chain, &endpoint.network), 1, "{endpoint:?}");
+            assert!(endpoint.state_blocks > 0 && endpoint.history_blocks > 0, "{endpoint:?}");
+        }
         for gateway in &snapshot.gateways {
+            assert_eq!(facts(&gateway.chain, &gateway.network), 1, "{gateway:?}");
             let defaults = gateway.routes.iter().filter(|route| route.methods.is_empty()).count();
             let default = &gateway.routes[usize::from(gateway.default_route.0)];
             assert!(defaults == 1 && default.methods.is_empty(), "{gateway:?}");

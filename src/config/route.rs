@@ -5,6 +5,7 @@ use super::fault::Faults;
 use super::file::{TypedTarget, View};
 use super::gateway::Context;
 use super::server::attempts;
+use crate::logic::methods::Family;
 use crate::logic::snapshot::{Protocol, Route, Strategy, TARGETS_MAX, Target, shares};
 use crate::logic::units::{SECOND, show_duration};
 use std::collections::HashMap;
@@ -17,6 +18,7 @@ pub(super) struct Owner {
     pub(super) chain: Option<String>,
     pub(super) network: Option<String>,
     pub(super) protocol: Option<Protocol>,
+    pub(super) family: Family,
 }
 
 /// Reads one Route.
@@ -27,10 +29,7 @@ pub(super) fn route(
     context: &Context<'_>,
     faults: &mut Faults<'_>,
 ) -> Route {
-    let strategy = match view.text("strategy").as_deref() {
-        Some("weighted") => Strategy::Weighted,
-        _ => Strategy::Priority,
-    };
+    let strategy = strategy(view, owner, faults);
     let (targets, eligible) = targets(view, strategy, owner, context.endpoints, faults);
     let bound = attempts(view);
     let max_attempts = bound.min(context.max_attempts);
@@ -63,6 +62,27 @@ pub(super) fn route(
         max_attempts,
         attempt_timeout_ns,
         version: view.number("version"),
+    }
+}
+
+fn strategy(view: &View<'_>, owner: &Owner, faults: &mut Faults<'_>) -> Strategy {
+    let family = match owner.family {
+        Family::Evm => None,
+        Family::Tron => Some("tron"),
+        Family::Solana => Some("solana"),
+    };
+    match (view.text("strategy").as_deref(), family) {
+        (Some("weighted"), _) => Strategy::Weighted,
+        (Some("tiered"), family) => {
+            if let Some(family) = family {
+                let text = format!(
+                    "is for EVM chains with JSON-RPC only, and this chain is of the family {family}; write \"priority\" or \"weighted\""
+                );
+                faults.fault(view.at_of("strategy"), view.path_of("strategy"), text);
+            }
+            Strategy::Tiered
+        }
+        _ => Strategy::Priority,
     }
 }
 
@@ -115,7 +135,7 @@ fn targets(
         }
         targets.push(Target { endpoint: ix, weight });
     }
-    if strategy == Strategy::Weighted && all_read && !targets.is_empty() && targets.iter().all(|t| t.weight == 0) {
+    if strategy != Strategy::Priority && all_read && !targets.is_empty() && targets.iter().all(|t| t.weight == 0) {
         faults.fault(
             at,
             path,
@@ -130,7 +150,7 @@ fn targets(
 fn weight(target: &TypedTarget, strategy: Strategy, faults: &mut Faults<'_>) -> u16 {
     let Some((at, weight)) = target.weight else { return 1 };
     if strategy == Strategy::Priority {
-        let text = "counts only with strategy = \"weighted\"; write that, or remove the weight";
+        let text = "counts only with strategy = \"weighted\" or \"tiered\"; write one of these, or remove the weight";
         faults.warn(at, format!("{}.weight", target.path), text);
     }
     u16::try_from(weight).unwrap_or(1)
@@ -241,7 +261,25 @@ mod tests {
         let snapshot = sound(&with("weight = 3", "weight = 0"));
         assert_eq!(snapshot.gateways[0].routes[1].eligible, 0b10);
         let text = with(BOTH, "targets = [\"geth-1\", { endpoint = \"geth-2\", weight = «3 }]");
-        warned(&text, &format!("{DEFAULT}.targets[1].weight"), &["only with strategy = \"weighted\""]);
+        warned(&text, &format!("{DEFAULT}.targets[1].weight"), &["only with strategy = \"weighted\" or \"tiered\""]);
+    }
+
+    #[test]
+    fn a_tiered_route_is_for_evm_chains_and_weighs_inside_its_tiers() {
+        let text = with("\"weighted\"", "\"tiered\"");
+        let route = &sound(&text).gateways[0].routes[1];
+        assert_eq!((route.strategy, route.eligible), (Strategy::Tiered, 0b11));
+        assert_eq!(*route.shares, [3, 4]);
+        assert_eq!(sound(&text.replace("weight = 3", "weight = 0")).gateways[0].routes[1].eligible, 0b10);
+        assert_eq!(read(&text).faults, [], "one tier in all is a fleet with lag detection");
+        let none = with("\"weighted\"", "\"tiered\"")
+            .replace(HEAVY, &HEAVY.replace("= [", "= «[").replace("= 3", "= 0").replace("= 1 ", "= 0 "));
+        faulty(&none, "gateway[eth].route[heavy].targets", &["every weight is 0"]);
+        for (chain, family) in [("tron", "tron"), ("solana", "solana")] {
+            let text = with("\"weighted\"", "«\"tiered\"").replace("\"ethereum\"", &format!("\"{chain}\""));
+            let says = [&*format!("of the family {family}"), "\"priority\" or \"weighted\""];
+            faulty(&text, "gateway[eth].route[heavy].strategy", &says);
+        }
     }
 
     #[test]

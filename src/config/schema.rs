@@ -81,6 +81,7 @@ impl Key {
     }
 }
 
+use crate::logic::units::MS;
 use Kind::{Choice, Count, Duration, Fields, Flag, Name, Ratio, Size, Table, Tables, Targets, Text, Texts};
 use Lit::Absent;
 
@@ -195,17 +196,18 @@ const APP: &[Key] = &[
     key("gateways", Texts, NONE),
 ];
 
-const NETWORK: &[Key] = &[
+pub(super) const NETWORK: &[Key] = &[
     key("chain", Name, Lit::Required("\"ethereum\"")),
     key("network", Name, Lit::Required("\"mainnet\"")),
     key("family", Choice(&["evm", "tron", "solana"], &[]), Absent),
-    key("chain_id", Count(0, u64::MAX), Absent).later(Absent),
+    key("chain_id", Count(1, u64::MAX), Absent),
     key("network_id", Count(0, u64::MAX), Absent).later(Absent),
     key("genesis_hash", Text, Absent).later(Absent),
-    key("block_time", Duration(1), Absent).later(Absent),
-    key("poll_interval", Duration(1), Lit::Text("1s")).later(Absent),
-    key("max_lag", Count(0, MANY), Lit::Count(2)).later(Absent),
-    key("finality_depth", Count(0, MANY), Lit::Count(64)).later(Absent),
+    key("block_time", Duration(MS), Absent),
+    key("poll_interval", Duration(10 * MS), Lit::Text("1s")),
+    // Its default depends on the pace of the chain: `logic/networks.rs`.
+    key("max_lag", Count(0, MANY), Absent),
+    key("finality_depth", Count(0, MANY), Lit::Count(64)),
 ];
 
 const METHOD: &[Key] = &[
@@ -238,12 +240,13 @@ const ENDPOINT: &[Key] = &[
     key("warm", Count(0, MANY), Lit::Count(0)),
     key("rps", Count(1, MANY), Absent),
     key("burst", Count(1, MANY), Absent),
-    key("tier", Choice(TIERS, &[]), Lit::Text("full")).later(Absent),
-    key("state_blocks", Count(0, u64::MAX), Absent).later(Absent),
-    key("history_blocks", Count(0, u64::MAX), Absent).later(Absent),
-    key("client", Text, Absent).later(Absent),
-    key("capabilities", Texts, NONE).later(NONE),
-    key("without", Texts, NONE).later(NONE),
+    key("tier", Choice(TIERS, &[]), Lit::Text("full")),
+    // The defaults of these two depend on the tier: `tier.rs`.
+    key("state_blocks", Count(0, u64::MAX), Absent),
+    key("history_blocks", Count(0, u64::MAX), Absent),
+    key("client", Text, Absent),
+    key("capabilities", Texts, NONE),
+    key("without", Texts, NONE),
     key("filter_tag", Text, Absent).later(Absent),
 ];
 
@@ -272,7 +275,7 @@ const CORS: &[Key] = &[key("origins", Texts, Lit::Required("[\"https://app.examp
 const ROUTE: &[Key] = &[
     key("id", Name, Lit::Required("\"default\"")),
     key("methods", Texts, NONE),
-    key("strategy", Choice(&["priority", "weighted"], &["tiered"]), Lit::Text("priority")),
+    key("strategy", Choice(&["priority", "weighted", "tiered"], &[]), Lit::Text("priority")),
     key("targets", Targets(TARGET), Lit::Required("[\"geth-1\"]")),
     key("max_attempts", Count(1, 10), Lit::Count(3)),
     key("attempt_timeout", Duration(1), Lit::Text("10s")),
@@ -398,5 +401,6 @@ mod tests {
         assert_eq!(format!("{:?}", full.server), format!("{:?}", short.server));
         assert_eq!(format!("{:?}", full.endpoints), format!("{:?}", short.endpoints));
         assert_eq!(format!("{:?}", full.gateways), format!("{:?}", short.gateways));
+        assert_eq!(full.networks, short.networks);
     }
 }

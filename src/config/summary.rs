@@ -1,8 +1,9 @@
 //! A readable table of a Snapshot: ids only, no URL, no host, no secret.
 
 use crate::logic::methods::Family;
-use crate::logic::snapshot::{Endpoint, Gateway, Protocol, Route, Snapshot, Strategy, Target};
+use crate::logic::snapshot::{Endpoint, Gateway, Network, Protocol, Route, Snapshot, Strategy, Target, Tier};
 use crate::logic::units::show_duration;
+use std::collections::HashSet;
 use std::fmt::Write;
 
 /// What `ringway check` prints for a file without faults.
@@ -18,6 +19,10 @@ pub fn summary(snapshot: &Snapshot) -> String {
         let _ = writeln!(out, "\n{}", gateway_line(gateway));
         let rows: Vec<[String; 5]> = gateway.routes.iter().map(|route| route_row(route, endpoints)).collect();
         table(&mut out, ["ROUTE", "METHODS", "STRATEGY", "ATTEMPTS", "TARGETS"], &rows);
+    }
+    let tracked: Vec<String> = snapshot.networks.iter().filter_map(|network| tracked_line(network, snapshot)).collect();
+    if !tracked.is_empty() {
+        let _ = writeln!(out, "\n{}", tracked.join("\n"));
     }
     let _ = writeln!(out);
     let rows: Vec<[String; 5]> =
@@ -38,18 +43,52 @@ fn gateway_line(gateway: &Gateway) -> String {
     format!("gateway  {id} at {path}{hosts}: {chain} {network} ({family})")
 }
 
+/// Which Endpoints of a chain are asked for their newest block, and what follows from it; `None` = none.
+fn tracked_line(facts: &Network, snapshot: &Snapshot) -> Option<String> {
+    let of_chain = |of: &&Gateway| of.chain == facts.chain && of.network == facts.network;
+    let gateways = snapshot.gateways.iter().filter(of_chain);
+    let tiered = gateways.flat_map(|of| &of.routes).filter(|route| route.strategy == Strategy::Tiered);
+    let used = tiered.flat_map(|route| route.targets.iter().zip(0..).filter(|(_, at)| is_used(route, *at)));
+    let endpoints: HashSet<u16> = used.map(|(target, _)| target.endpoint.0).collect();
+    let Network { chain, network, chain_id, poll_interval_ns, max_lag, .. } = facts;
+    let ids = if endpoints.len() == 1 { "1 Endpoint".to_owned() } else { format!("{} Endpoints", endpoints.len()) };
+    let id = chain_id.map_or_else(|| "any chain id".to_owned(), |id| format!("chain id {id}"));
+    let every = show_duration(*poll_interval_ns);
+    (!endpoints.is_empty())
+        .then(|| format!("tracked  {chain} {network}: {ids} every {every}, lagging above {max_lag} blocks, {id}"))
+}
+
+fn is_used(route: &Route, at: u32) -> bool {
+    route.eligible.checked_shr(at).unwrap_or(0) & 1 == 1
+}
+
 fn route_row(route: &Route, endpoints: &[Endpoint]) -> [String; 5] {
-    let target = |(target, at): (&Target, u32)| {
-        let id = endpoints.get(usize::from(target.endpoint.0)).map_or("?", |endpoint| &endpoint.id);
-        let weight = if route.strategy == Strategy::Weighted { format!(":{}", target.weight) } else { String::new() };
-        let dropped = if route.eligible.checked_shr(at).unwrap_or(0) & 1 == 0 { " (unused)" } else { "" };
+    let of = |target: &Target| endpoints.get(usize::from(target.endpoint.0));
+    let shown = |(target, at): (&Target, u32)| {
+        let id = of(target).map_or("?", |endpoint| &endpoint.id);
+        let weight = if route.strategy == Strategy::Priority { String::new() } else { format!(":{}", target.weight) };
+        let dropped = if is_used(route, at) { "" } else { " (unused)" };
         format!("{id}{weight}{dropped}")
     };
-    let targets: Vec<String> = route.targets.iter().zip(0..).map(target).collect();
+    let list = |tier: Option<Tier>| -> Vec<String> {
+        let targets = route.targets.iter().zip(0..);
+        targets.filter(|(target, _)| tier.is_none() || of(target).map(|of| of.tier) == tier).map(shown).collect()
+    };
+    let targets = if route.strategy == Strategy::Tiered {
+        let tiers = Tier::ALL.into_iter().map(|tier| (tier, list(Some(tier)).join(", ")));
+        let tiers = tiers.filter(|(_, targets)| !targets.is_empty());
+        tiers.map(|(tier, targets)| format!("{}: {targets}", tier.word())).collect::<Vec<_>>().join("; ")
+    } else {
+        list(None).join(", ")
+    };
     let methods = if route.methods.is_empty() { "all other".to_owned() } else { route.methods.len().to_string() };
-    let strategy = if route.strategy == Strategy::Weighted { "weighted" } else { "priority" };
+    let strategy = match route.strategy {
+        Strategy::Priority => "priority",
+        Strategy::Weighted => "weighted",
+        Strategy::Tiered => "tiered",
+    };
     let attempts = format!("{} x {}", route.max_attempts, show_duration(route.attempt_timeout_ns));
-    [route.id.to_string(), methods, strategy.to_owned(), attempts, targets.join(", ")]
+    [route.id.to_string(), methods, strategy.to_owned(), attempts, targets]
 }
 
 fn endpoint_row(endpoint: &Endpoint, at: u16, gateways: &[Gateway]) -> [String; 5] {
@@ -97,6 +136,32 @@ gateway  eth at /eth: ethereum mainnet (evm)
   erigon    ethereum  mainnet  yes      1
 ";
         assert_eq!(summary(&sound(&text)), expected);
+    }
+
+    #[test]
+    fn tiers_and_what_is_tracked() {
+        let text =
+            include_str!("../../config/fleet.toml").replace("\"geth-1\",", "{ endpoint = \"geth-1\", weight = 0 },");
+        let told = summary(&sound(&text));
+        let expected = "\
+gateway  eth at /eth: ethereum mainnet (evm)
+  ROUTE    METHODS    STRATEGY  ATTEMPTS  TARGETS
+  default  all other  tiered    3 x 10s   minimal: minimal-1:3, minimal-2:1; full: geth-1:0 (unused), nethermind-1:1; archive: erigon-1:1, reth-1:1
+  traces   4          tiered    2 x 1m    archive: erigon-1:2, reth-1:1
+
+tracked  ethereum mainnet: 5 Endpoints every 1s, lagging above 2 blocks, chain id 1
+
+  ENDPOINT      CHAIN     NETWORK  ENABLED  ROUTES
+";
+        assert!(told.contains(expected), "{told}");
+        let one = with("\"weighted\"", "\"tiered\"")
+            .replace("ethereum", "acme")
+            .replace(", { endpoint = \"geth-2\", weight = 1 }", "");
+        let told = summary(&sound(&one));
+        assert!(
+            told.contains("\ntracked  acme mainnet: 1 Endpoint every 1s, lagging above 2 blocks, any chain id\n"),
+            "{told}"
+        );
     }
 
     #[test]

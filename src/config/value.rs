@@ -185,6 +185,12 @@ pub(super) fn wants(kind: Kind) -> String {
         Kind::Count(min, max) => format!("must be a whole number from {min} to {max}"),
         Kind::Ratio => "must be a number above 0 and up to 1, like 0.5".to_owned(),
         Kind::Duration(0) => "must be a duration of at most a year, like \"0s\", \"250ms\" or \"10s\"".to_owned(),
+        Kind::Duration(least) if least >= units::MS => {
+            format!(
+                "must be a duration from {} to a year, like \"250ms\", \"10s\" or \"2m\"",
+                units::show_duration(least)
+            )
+        }
         Kind::Duration(_) => {
             "must be a duration above 0 and of at most a year, like \"250ms\", \"10s\" or \"2m\"".to_owned()
         }
@@ -256,5 +262,21 @@ mod tests {
         for name in ["", "a b", "é", "a/b", &"x".repeat(65)] {
             assert!(!is_name(name), "{name}");
         }
+    }
+    #[test]
+    fn a_word_that_is_known_and_not_built_yet_is_told_from_an_unknown_one() {
+        let kind = Kind::Choice(&["here", "there"], &["beyond"]);
+        let why = |typed: &str| word(kind, typed, typed).unwrap_err();
+        assert_eq!(word(kind, "here", "here"), Ok(Plain::Text("here".to_owned())));
+        assert_eq!(why("beyond"), "`beyond` is not built yet; it must be \"here\" or \"there\"");
+        assert!(why("elsewhere").contains("is no word for this key"), "{}", why("elsewhere"));
+    }
+
+    #[test]
+    fn the_least_duration_is_said() {
+        let kind = Kind::Duration(10 * units::MS);
+        assert!(word(kind, "10ms", "10ms").is_ok());
+        assert!(word(kind, "9ms", "9ms").unwrap_err().contains("from 10ms to a year"));
+        assert!(word(Kind::Duration(1), "0s", "0s").unwrap_err().contains("above 0"));
     }
 }

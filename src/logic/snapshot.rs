@@ -429,7 +429,7 @@ pub struct Route {
     /// As configured, at most [`TARGETS_MAX`].
     pub targets: Vec<Target>,
     /// Bit i is set if target i passes the candidate filter (enabled; same chain, network and protocol;
-    /// weighted: weight over 0).
+    /// weighted and tiered: weight over 0).
     pub eligible: u128,
     /// From [`shares`]: who is first chosen by weight is looked up here.
     pub shares: Box<[u32]>,

@@ -57,9 +57,10 @@ mod tests {
     #[test]
     fn whatever_changes_a_route_gives_it_a_new_number() {
         let route = |file: &mut Snapshot, change: fn(&mut Route)| change(&mut file.gateways[0].routes[0]);
-        let changes: [fn(&mut Route); 7] = [
+        let changes: [fn(&mut Route); 8] = [
             |route| route.methods = vec!["eth_call".into()],
             |route| route.strategy = Strategy::Weighted,
+            |route| route.strategy = Strategy::Tiered,
             |route| route.max_attempts = 7,
             |route| route.attempt_timeout_ns = 7,
             |route| route.targets.swap(0, 1),
