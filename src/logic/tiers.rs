@@ -12,7 +12,7 @@
 use super::block::{Asked, BlockRef};
 use super::chain_view::Standing;
 use super::facts::{Client, Clients, Reads};
-use super::snapshot::{EndpointIx, Route, Tier};
+use super::snapshot::{Endpoint, EndpointIx, Route, Strategy, Target, Tier};
 use super::units::Nanos;
 
 /// How much of the past a target holds.
@@ -24,6 +24,26 @@ pub struct Held {
     pub state_blocks: u64,
     /// So many with their bodies, receipts and logs.
     pub history_blocks: u64,
+}
+
+/// Writes what the targets of a tiered Route hold into it.
+pub fn place(route: &mut Route, endpoints: &[Endpoint]) {
+    if route.strategy != Strategy::Tiered {
+        return;
+    }
+    let held = |target: &Target| {
+        let endpoint = endpoints.get(usize::from(target.endpoint.0));
+        endpoint.map_or(Held::default(), |endpoint| Held {
+            tier: endpoint.tier,
+            state_blocks: endpoint.state_blocks,
+            history_blocks: endpoint.history_blocks,
+        })
+    };
+    route.held = route.targets.iter().map(held).collect();
+    route.by_tier = Tier::ALL.map(|tier| {
+        let of_tier = route.held.iter().enumerate().filter(|(_, held)| held.tier == tier);
+        of_tier.fold(0, |set, (at, _)| set | 1 << at)
+    });
 }
 
 /// Whether an Endpoint has a method.
@@ -500,5 +520,279 @@ impl Course {
         };
         let instead_of = self.preferred.filter(|preferred| *preferred != tier).zip(because);
         Some(Served { tier, instead_of, unresolved: spare.is_some_and(|spare| spare.fork_tip.is_some()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logic::snapshot::shares;
+    use crate::logic::units::SECOND;
+
+    struct Fleet(Vec<Seen>);
+    impl Look for Fleet {
+        fn seen(&self, endpoint: EndpointIx, _: Nanos) -> Seen {
+            self.0[usize::from(endpoint.0)]
+        }
+    }
+
+    fn held(tier: Tier) -> Held {
+        match tier {
+            Tier::Minimal => Held { tier, state_blocks: 128, history_blocks: 128 },
+            Tier::Full => Held { tier, state_blocks: 128, history_blocks: u64::MAX },
+            Tier::Archive => Held { tier, state_blocks: u64::MAX, history_blocks: u64::MAX },
+        }
+    }
+
+    fn route(tiers: &[Tier]) -> Route {
+        let targets: Vec<Target> = (0..tiers.len()).map(|at| Target { endpoint: EndpointIx(at as u16), weight: 1 }).collect();
+        let eligible = (1u128 << targets.len()) - 1;
+        let by_tier = Tier::ALL.map(|tier| tiers.iter().enumerate().filter(|(_, of)| **of == tier).fold(0, |set, (at, _)| set | 1 << at));
+        Route {
+            id: "r".into(),
+            methods: vec![],
+            strategy: Strategy::Tiered,
+            shares: shares(&targets, eligible),
+            held: tiers.iter().map(|tier| held(*tier)).collect(),
+            by_tier,
+            targets,
+            eligible,
+            max_attempts: 3,
+            attempt_timeout_ns: SECOND,
+            version: 1,
+        }
+    }
+
+    fn at(standing: Standing, tip: u64) -> Seen {
+        Seen { standing, tip, ..Seen::default() }
+    }
+
+    fn fresh(tip: u64) -> Seen {
+        at(Standing::Fresh, tip)
+    }
+
+    const MFA: [Tier; 3] = Tier::ALL;
+
+    fn first(tiers: &[Tier], fleet: &[Seen], need: Requirement) -> u128 {
+        let (route, fleet) = (route(tiers), Fleet(fleet.to_vec()));
+        let slate = Slate::new(&route, &need, &fleet, 0);
+        slate.first(&route, route.eligible, &fleet, 0)
+    }
+
+    #[test]
+    fn the_cheapest_fresh_one_that_holds_the_depth_goes_first() {
+        let fleet = [fresh(1_000), fresh(1_000), fresh(1_000)];
+        let need = |reads, oldest| {
+            let past = Asked { oldest, newest: oldest, span: 0 };
+            Requirement::of(reads, None, Some(past), Some(1_000), 64)
+        };
+        for (reads, block, chosen) in [
+            (Reads::State(1), BlockRef::Latest, 0b001),
+            (Reads::State(1), BlockRef::Pending, 0b001),
+            (Reads::State(1), BlockRef::Finalized, 0b001),
+            (Reads::State(1), BlockRef::Number(873), 0b001),
+            (Reads::State(1), BlockRef::Number(872), 0b100),
+            (Reads::Trace(0), BlockRef::Number(874), 0b001),
+            (Reads::Trace(0), BlockRef::Number(873), 0b100),
+            (Reads::Block(0), BlockRef::Number(873), 0b001),
+            (Reads::Block(0), BlockRef::Number(872), 0b010),
+            (Reads::Block(0), BlockRef::Earliest, 0b010),
+            (Reads::State(1), BlockRef::Earliest, 0b100),
+            (Reads::State(1), BlockRef::Number(5_000), 0b001),
+            (Reads::State(1), BlockRef::Unreadable, 0b001),
+            (Reads::ByHash, BlockRef::Hash, 0b001),
+        ] {
+            assert_eq!(first(&MFA, &fleet, need(reads, block)), chosen, "{reads:?} {block:?}");
+        }
+    }
+
+    #[test]
+    fn a_range_needs_its_oldest_block_and_fees_the_whole_span() {
+        let logs = Asked { oldest: BlockRef::Number(10), newest: BlockRef::Latest, span: 0 };
+        let need = Requirement::of(Reads::Logs(0), None, Some(logs), Some(1_000), 64);
+        assert_eq!((need.depth, need.state, need.history, need.height), (990, false, true, 0));
+        let fees = Asked { oldest: BlockRef::Latest, newest: BlockRef::Latest, span: 200 };
+        assert_eq!(Requirement::of(Reads::Fees, None, Some(fees), Some(1_000), 64).depth, 200);
+        let floor = Requirement::of(Reads::Nothing, Some(Tier::Full), None, Some(1_000), 64);
+        assert_eq!(first(&MFA, &[fresh(9), fresh(9), fresh(9)], floor), 0b010, "a row may ask for a tier");
+    }
+
+    #[test]
+    fn without_a_tip_nothing_is_deep_but_the_beginning() {
+        let number = Asked { oldest: BlockRef::Number(1), newest: BlockRef::Number(1), span: 0 };
+        let need = Requirement::of(Reads::State(1), None, Some(number), None, 64);
+        assert_eq!((need.depth, need.height), (0, 0));
+        let earliest = Asked { oldest: BlockRef::Earliest, newest: BlockRef::Earliest, span: 0 };
+        assert_eq!(Requirement::of(Reads::State(1), None, Some(earliest), None, 64).depth, u64::MAX);
+    }
+
+    #[test]
+    fn lagging_ones_in_the_preferred_tier_send_the_call_to_the_highest_block() {
+        let lag = |tip| at(Standing::Lagging, tip);
+        let any = Requirement::default();
+        assert_eq!(first(&MFA, &[lag(90), fresh(99), fresh(100)], any), 0b100);
+        assert_eq!(first(&MFA, &[lag(90), fresh(100), fresh(100)], any), 0b010, "the cheaper of the highest");
+        assert_eq!(first(&MFA, &[fresh(98), lag(90), fresh(100)], any), 0b001);
+        assert_eq!(first(&[MFA[0], MFA[0], MFA[2]], &[lag(90), fresh(99), fresh(100)], any), 0b010);
+        assert_eq!(first(&MFA, &[lag(90), lag(91), lag(80)], any), 0b010);
+    }
+
+    #[test]
+    fn an_unknown_tip_is_never_taken_for_fresh_unless_none_is_known() {
+        let none = Seen::default();
+        let any = Requirement::default();
+        assert_eq!(first(&MFA, &[none, fresh(99), none], any), 0b010);
+        assert_eq!(first(&MFA, &[none, at(Standing::Lagging, 7), none], any), 0b010);
+        assert_eq!(first(&MFA, &[none, none, none], any), 0b001);
+        assert_eq!(first(&MFA, &[none, at(Standing::Fork, 7), none], any), 0b001);
+    }
+
+    #[test]
+    fn a_fork_is_never_asked_and_a_block_only_where_it_is() {
+        let fork = at(Standing::Fork, 100);
+        let any = Requirement::default();
+        assert_eq!(first(&MFA, &[fork, fresh(99), fresh(99)], any), 0b010);
+        assert_eq!(first(&MFA[..1], &[fork], any), 0, "not even where it is the only one");
+        let need = Requirement { height: 100, ..any };
+        assert_eq!(first(&MFA, &[fresh(99), fresh(100), fresh(100)], need), 0b010);
+        assert_eq!(first(&MFA, &[fresh(99), fresh(99), fresh(98)], need), 0b001, "nobody has it");
+    }
+
+    #[test]
+    fn who_lacks_the_method_is_left_out_and_who_said_so_comes_last() {
+        let lacks = |has| Seen { has, ..fresh(100) };
+        let any = Requirement::default();
+        assert_eq!(first(&MFA, &[lacks(Has::No), fresh(100), fresh(100)], any), 0b010);
+        assert_eq!(first(&MFA, &[lacks(Has::SaidNo), fresh(100), fresh(100)], any), 0b010);
+        assert_eq!(first(&MFA, &[lacks(Has::SaidNo), lacks(Has::No), lacks(Has::No)], any), 0b001);
+        let (route, nobody) = (route(&MFA), Fleet(vec![lacks(Has::No); 3]));
+        let slate = Slate::new(&route, &any, &nobody, 0);
+        assert!(slate.nobody_is_capable(route.eligible) && !slate.nobody_is_capable(0));
+        assert_eq!(slate.first(&route, route.eligible, &nobody, 0), 0);
+        let mismatched = Seen { mismatched: true, ..fresh(100) };
+        assert_eq!(first(&MFA, &[mismatched, fresh(100), fresh(100)], any), 0b010);
+        assert_eq!(Slate::new(&route, &any, &Fleet(vec![mismatched; 3]), 0).dropped(1), Some(Dropped::Mismatch));
+    }
+
+    /// Asks and answers by hand: what is chosen next after each event.
+    struct Walk {
+        route: Route,
+        fleet: Fleet,
+        course: Course,
+        remaining: u128,
+    }
+
+    impl Walk {
+        fn new(tiers: &[Tier], fleet: &[Seen], need: Requirement) -> Walk {
+            let route = route(tiers);
+            Walk { remaining: route.eligible, route, fleet: Fleet(fleet.to_vec()), course: Course::new(need) }
+        }
+
+        fn next(&mut self) -> Option<u8> {
+            let (set, cause) = self.course.next(&self.route, self.remaining, &self.fleet, 0);
+            let at = (set != 0).then(|| set.trailing_zeros() as u8)?;
+            self.course.chose(&self.route, at, cause, &self.fleet, 0);
+            self.remaining &= !(1 << at);
+            Some(at)
+        }
+
+        fn served(&self, kept: bool) -> (Tier, Option<(Tier, Cause)>) {
+            let served = self.course.served(kept).unwrap();
+            (served.tier, served.instead_of)
+        }
+    }
+
+    #[test]
+    fn missing_state_goes_to_a_higher_tier_or_another_client_and_the_first_error_is_kept() {
+        let of = |client| Seen { client, ..fresh(100) };
+        let fleet = [of(Client::Geth), of(Client::Geth), of(Client::Reth), of(Client::Erigon)];
+        let mut walk = Walk::new(&[MFA[0], MFA[1], MFA[1], MFA[2]], &fleet, Requirement::default());
+        assert_eq!(walk.next(), Some(0));
+        assert!(walk.course.lacked(Lack::State) && walk.course.keep_lacking());
+        assert_eq!(walk.next(), Some(1), "a higher tier");
+        assert!(walk.course.lacked(Lack::State) && !walk.course.keep_lacking());
+        assert_eq!(walk.next(), Some(2), "the same tier, another client");
+        assert_eq!(walk.served(false), (Tier::Full, Some((Tier::Minimal, Cause::MissingState))));
+        assert!(walk.course.lacked(Lack::State));
+        assert_eq!(walk.next(), Some(3));
+        assert_eq!(walk.next(), None);
+        assert_eq!(walk.served(true), (Tier::Minimal, None), "the kept error is of the first");
+        let mut same = Walk::new(&[MFA[0], MFA[0]], &fleet[..2], Requirement::default());
+        same.next();
+        assert!(same.course.lacked(Lack::State));
+        assert_eq!(same.next(), None, "one more of the same would say the same");
+    }
+
+    #[test]
+    fn a_lacking_method_may_be_had_of_another_client_in_any_tier() {
+        let of = |client| Seen { client, ..fresh(100) };
+        let fleet = [of(Client::Geth), of(Client::Geth), of(Client::Reth)];
+        let mut walk = Walk::new(&[MFA[1], MFA[1], MFA[2]], &fleet, Requirement::default());
+        walk.next();
+        assert!(walk.course.lacked(Lack::Method));
+        assert_eq!(walk.next(), Some(2));
+        assert_eq!(walk.served(false), (Tier::Archive, Some((Tier::Full, Cause::Capability))));
+    }
+
+    #[test]
+    fn nothing_found_in_a_bounded_past_is_looked_up_once_more_in_a_whole_one() {
+        let fleet = [fresh(100); 4];
+        let need = Requirement { by_hash: true, ..Requirement::default() };
+        let mut walk = Walk::new(&[MFA[0], MFA[0], MFA[1], MFA[2]], &fleet, need);
+        walk.next();
+        assert!(walk.course.lacked(Lack::Null) && walk.course.keep_lacking());
+        assert_eq!(walk.next(), Some(2), "the cheapest that has all of it");
+        assert!(!walk.course.lacked(Lack::Null), "and its word is final");
+        assert_eq!(walk.served(false), (Tier::Full, Some((Tier::Minimal, Cause::MissingState))));
+    }
+
+    #[test]
+    fn of_answers_on_a_fork_the_one_of_the_highest_tip_is_kept() {
+        let fleet = [fresh(99), fresh(101), fresh(100)];
+        let mut walk = Walk::new(&MFA, &fleet, Requirement::default());
+        walk.next();
+        assert!(walk.course.keep_forked());
+        walk.next();
+        assert!(walk.course.keep_forked(), "a higher tip");
+        walk.next();
+        assert!(!walk.course.keep_forked(), "a lower one");
+        let served = walk.course.served(true).unwrap();
+        assert_eq!((served.tier, served.unresolved), (Tier::Full, true));
+        assert_eq!(served.instead_of, Some((Tier::Minimal, Cause::Fork)));
+    }
+
+    #[test]
+    fn a_fallback_has_the_cause_that_kept_the_preferred_tier_from_serving() {
+        for (minimal, event, cause) in [
+            (at(Standing::Lagging, 90), None, Some(Cause::Lag)),
+            (at(Standing::Fork, 100), None, Some(Cause::Fork)),
+            (Seen::default(), None, Some(Cause::UnknownTip)),
+            (fresh(100), Some(Cause::Failure), Some(Cause::Failure)),
+            (fresh(100), Some(Cause::Circuit), Some(Cause::Circuit)),
+            (Seen { has: Has::No, ..fresh(100) }, None, None),
+            (Seen { has: Has::SaidNo, ..fresh(100) }, None, Some(Cause::Capability)),
+        ] {
+            let mut walk = Walk::new(&MFA, &[minimal, fresh(100), fresh(100)], Requirement::default());
+            if let Some(event) = event {
+                assert_eq!(walk.next(), Some(0));
+                walk.course.missed(event);
+            }
+            assert_eq!(walk.next(), Some(1));
+            assert_eq!(walk.served(false), (Tier::Full, cause.map(|cause| (Tier::Minimal, cause))), "{minimal:?}");
+        }
+        let deep = Requirement { depth: 500, state: true, ..Requirement::default() };
+        let mut walk = Walk::new(&MFA, &[fresh(100); 3], deep);
+        assert_eq!(walk.next(), Some(2));
+        assert_eq!(walk.served(false), (Tier::Archive, None), "needing an archive is no fallback");
+    }
+
+    #[test]
+    fn what_no_target_holds_is_asked_of_the_cheapest() {
+        let deep = Requirement { depth: 500, state: true, ..Requirement::default() };
+        assert_eq!(first(&[MFA[0], MFA[1]], &[fresh(100), fresh(100)], deep), 0b01);
+        let mut walk = Walk::new(&[MFA[0], MFA[2]], &[fresh(100), fresh(100)], deep);
+        assert_eq!(walk.next(), Some(1));
+        walk.course.missed(Cause::Failure);
+        assert_eq!(walk.next(), None, "never of one that can't have it while another may");
     }
 }

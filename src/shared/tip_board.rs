@@ -7,7 +7,7 @@ use crate::logic::block::Hash;
 use crate::logic::chain_view::Standing;
 use crate::logic::facts::Client;
 use crate::logic::methods::MethodId;
-use crate::logic::snapshot::{EndpointIx, Snapshot, Strategy};
+use crate::logic::snapshot::{EndpointIx, Snapshot, Strategy, Target};
 use crate::logic::units::{Nanos, SECOND};
 use crate::shared::atomics::{AtomicU64, Relaxed};
 use crate::shared::counters::Cell;
@@ -339,13 +339,15 @@ impl TipBoard {
     }
 }
 
-/// By Endpoint: whether it is the target of a tiered Route, and enabled.
+/// By Endpoint: whether a tiered Route may send Calls to it.
 fn tracked(snapshot: &Snapshot) -> Vec<bool> {
     let mut tracked = vec![false; snapshot.endpoints.len()];
-    let tiered = snapshot.gateways.iter().flat_map(|gateway| &gateway.routes);
-    for target in tiered.filter(|route| route.strategy == Strategy::Tiered).flat_map(|route| &route.targets) {
-        let at = usize::from(target.endpoint.0);
-        tracked[at] = snapshot.endpoints[at].enabled;
+    let routes = snapshot.gateways.iter().flat_map(|gateway| &gateway.routes);
+    for route in routes.filter(|route| route.strategy == Strategy::Tiered) {
+        let eligible = |(at, _): &(usize, &Target)| route.eligible >> at & 1 == 1;
+        route.targets.iter().enumerate().filter(eligible).for_each(|(_, target)| {
+            tracked[usize::from(target.endpoint.0)] = true;
+        });
     }
     tracked
 }
