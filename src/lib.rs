@@ -32,7 +32,11 @@ pub mod logic {
     pub mod block;
     pub mod broadcast;
     pub mod call;
-    pub mod chain_view;
+    pub mod chain;
+    mod chain_branch;
+    mod chain_canon;
+    mod chain_reorgs;
+    mod chain_window;
     pub mod cidr;
     pub mod circuit;
     pub mod cors;
