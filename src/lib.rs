@@ -32,6 +32,7 @@ pub mod logic {
     pub mod block;
     pub mod broadcast;
     pub mod call;
+    pub mod capability;
     pub mod cidr;
     pub mod circuit;
     pub mod cors;
@@ -46,6 +47,7 @@ pub mod logic {
     pub mod methods;
     pub mod names;
     pub mod open_files;
+    pub mod own_methods;
     pub mod recent_ids;
     pub mod rest;
     pub mod routing;
@@ -60,6 +62,8 @@ pub mod logic {
 
 /// Rank 1. Bytes to values and back; no sockets.
 pub mod wire {
+    pub mod answer_blocks;
+    pub mod block_args;
     pub mod coding;
     pub mod evm_tx;
     pub mod hex;
@@ -111,6 +115,7 @@ pub mod config {
     mod gateway;
     mod gateway_methods;
     pub mod machine;
+    mod own_methods;
     pub mod resolve;
     mod route;
     mod schema;
