@@ -37,6 +37,7 @@ pub mod logic {
     mod chain_canon;
     mod chain_reorgs;
     mod chain_window;
+    pub mod capability;
     pub mod cidr;
     pub mod circuit;
     pub mod cors;
@@ -53,6 +54,7 @@ pub mod logic {
     pub mod names;
     pub mod networks;
     pub mod open_files;
+    pub mod own_methods;
     pub mod recent_ids;
     pub mod rest;
     pub mod routing;
@@ -69,6 +71,8 @@ pub mod logic {
 /// Rank 1. Bytes to values and back; no sockets.
 pub mod wire {
     pub mod block_header;
+    pub mod answer_blocks;
+    pub mod block_args;
     pub mod coding;
     pub mod evm_tx;
     pub mod hex;
@@ -123,6 +127,7 @@ pub mod config {
     mod gateway_methods;
     pub mod machine;
     mod network;
+    mod own_methods;
     pub mod resolve;
     mod route;
     mod schema;

@@ -125,7 +125,7 @@ fn close<'t>(table: &'t Table, name: &str) -> Option<&'t str> {
 }
 
 /// A method as a protocol writes it.
-fn example(protocol: Protocol) -> &'static str {
+pub(super) fn example(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::JsonRpc => "eth_getLogs",
         Protocol::TronHttp => "/wallet/getaccount",
@@ -171,7 +171,7 @@ fn namespaces(view: &View<'_>, faults: &mut Faults<'_>) -> Vec<Box<str>> {
     open
 }
 
-fn is_method(name: &str, protocol: Protocol) -> bool {
+pub(super) fn is_method(name: &str, protocol: Protocol) -> bool {
     let starts_right = protocol == Protocol::JsonRpc || name.starts_with('/');
     starts_right
         && (1..=METHOD_BYTES_MAX).contains(&name.len())

@@ -7,10 +7,10 @@ use super::file::{View, parse};
 use super::gateway::{Context, gateways};
 use super::machine::{self, Machine};
 use super::network::networks;
+use super::own_methods;
 use super::schema::ROOT;
 use super::server::{circuit, server};
 use super::tls::Files;
-use crate::logic::methods::Methods;
 use crate::logic::snapshot::{RESTART_KEYS, Snapshot};
 
 /// Largest configuration file.
@@ -89,7 +89,7 @@ pub fn resolve_with(
     let base = circuit(&top.table("circuit"), None, &mut faults);
     let families = Families::read(&top, &mut faults);
     let endpoints = Endpoints::read(&top, base, &families, files, &mut faults);
-    let methods = Methods::embedded();
+    let methods = own_methods::methods(&top, &mut faults);
     let max_attempts = server.max_attempts;
     let context = Context { endpoints: &endpoints, families: &families, methods: &methods, max_attempts };
     let gateways = gateways(&top, &context, &mut faults);

@@ -99,7 +99,7 @@ pub(super) const ROOT: &[Key] = &[
     key("account", Tables(ACCOUNT), Absent).later(Absent),
     key("app", Tables(APP), Absent).later(Absent),
     key("network", Tables(NETWORK), Absent),
-    key("method", Tables(METHOD), Absent).later(Absent),
+    key("method", Tables(METHOD), Absent),
     key("endpoint", Tables(ENDPOINT), Absent),
     key("gateway", Tables(GATEWAY), Absent),
 ];
@@ -212,10 +212,10 @@ pub(super) const NETWORK: &[Key] = &[
 
 const METHOD: &[Key] = &[
     key("protocol", Choice(&["json-rpc", "tron-http"], &[]), Lit::Text("json-rpc")),
-    key("name", Text, Absent),
+    key("name", Text, Lit::Required("\"acme_getThing\"")),
     key("class", Choice(&["stateless", "local", "effect"], &[]), Absent),
     key("tier", Choice(TIERS, &[]), Absent),
-    key("capability", Text, Absent),
+    key("capability", Name, Absent),
 ];
 
 const TIERS: &[&str] = &["minimal", "full", "archive"];

@@ -41,10 +41,11 @@ pub enum BlockRef {
 /// What a Call asks of the chain's past.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Asked {
-    /// The lowest block that is read.
+    /// The lowest block that is read, but for `span`.
     pub oldest: BlockRef,
     /// The highest one.
     pub newest: BlockRef,
-    /// So many blocks below the newest one are read too.
+    /// So many blocks below `oldest` are read too: a history of fees counts back from a block that only a node can
+    /// give a number.
     pub span: u64,
 }

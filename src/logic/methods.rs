@@ -1,10 +1,11 @@
 //! What is known about each method by name: its class, and the label under which it is counted.
 //!
 //! Names match exactly and case-sensitively; a name that stands in no table is [`Class::Unrecognised`].
-//! The tables are embedded from `src/logic/methods/*.csv`.
+//! The tables are embedded from `src/logic/methods/*.csv`; what a configuration adds to them is in `own_methods`.
 
 use super::call::Class;
-use super::facts::{Clients, Reads, Shows};
+use super::capability::{Namespaces, namespace};
+use super::facts::{Client, Clients, Reads, Shows};
 use super::snapshot::{Protocol, Tier};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -54,6 +55,8 @@ pub struct Method {
     pub shows: Shows,
     /// The lowest tier that may serve it, whatever its arguments say.
     pub tier: Tier,
+    /// What an Endpoint must be configured to have, whatever its client is known for.
+    pub needs: Option<Box<str>>,
 }
 
 /// What a node does with an HTTP method on a path of TRON's HTTP API.
@@ -82,10 +85,11 @@ pub type ByName<V> = HashMap<Box<str>, V, BuildHasherDefault<NameHasher>>;
 /// The rows of one protocol and family, found by name.
 #[derive(Debug)]
 pub struct Table {
-    rows: Vec<Method>,
-    by_name: ByName<u16>,
+    pub(super) rows: Vec<Method>,
+    pub(super) by_name: ByName<u16>,
     /// Rows whose name holds a `{…}`, which stands for any one segment of a path.
     templates: Vec<u16>,
+    pub(super) namespaces: Namespaces,
 }
 
 /// All tables.
@@ -121,14 +125,25 @@ impl Methods {
             (Protocol::JsonRpc, Family::Solana) => &self.solana,
         }
     }
+
+    /// All tables of a protocol.
+    pub(super) fn of_protocol(&mut self, protocol: Protocol) -> Vec<&mut Table> {
+        match protocol {
+            Protocol::TronHttp => vec![&mut self.tron_http],
+            Protocol::JsonRpc => vec![&mut self.evm, &mut self.tron, &mut self.solana],
+        }
+    }
 }
 
 impl Table {
     fn read(csv: &str, signed_broadcasts: &[&str]) -> Table {
-        let rows: Vec<Method> = csv.lines().skip(1).filter_map(|line| row(line, signed_broadcasts)).collect();
+        let mut lines = csv.lines();
+        let columns: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+        let rows: Vec<Method> = lines.filter_map(|line| row(&columns, line, signed_broadcasts)).collect();
         let by_name = rows.iter().zip(0u16..).map(|(row, at)| (row.name.clone(), at)).collect();
         let templates = rows.iter().zip(0u16..).filter(|(row, _)| row.name.contains('{')).map(|(_, at)| at).collect();
-        Table { rows, by_name, templates }
+        let namespaces = Namespaces::of(&rows);
+        Table { rows, by_name, templates, namespaces }
     }
 
     /// The row for an exact name, or [`Table::other`].
@@ -170,6 +185,22 @@ impl Table {
     pub fn rows(&self) -> &[Method] {
         &self.rows
     }
+
+    /// The namespaces of its rows.
+    pub fn namespaces(&self) -> &Namespaces {
+        &self.namespaces
+    }
+
+    /// The index of a row's namespace.
+    pub fn namespace_of(&self, id: MethodId) -> u8 {
+        self.get(id).map_or(Namespaces::NONE, |row| self.namespaces.index(namespace(&row.name)))
+    }
+
+    /// Whether an id means the same method in both, so that what was counted under it may be counted on.
+    pub fn has_the_rows_of(&self, other: &Table) -> bool {
+        let both = self.rows.iter().zip(&other.rows);
+        self.rows.len() == other.rows.len() && both.into_iter().all(|(one, two)| one.name == two.name)
+    }
 }
 
 /// Whether a path is one of a template's: `{…}` stands for one segment, whatever is in it.
@@ -184,10 +215,12 @@ fn fits(template: &str, path: &str) -> bool {
     }
 }
 
-fn row(line: &str, signed_broadcasts: &[&str]) -> Option<Method> {
-    let mut cells = line.split(',');
-    let (name, class, capability) = (cells.next()?, cells.next()?, cells.next()?);
-    let class = match class {
+/// Reads a line by the names of its columns; those that a table has not say nothing.
+fn row(columns: &[&str], line: &str, signed_broadcasts: &[&str]) -> Option<Method> {
+    let cells: Vec<&str> = line.split(',').collect();
+    let cell = |name: &str| cells.get(columns.iter().position(|column| *column == name)?).copied();
+    let name = cell("method")?;
+    let class = match cell("class")? {
         "stateless" | "builder" => Class::Stateless,
         "local" => Class::Local,
         "broadcast" if signed_broadcasts.contains(&name) => Class::SignedBroadcast,
@@ -196,17 +229,25 @@ fn row(line: &str, signed_broadcasts: &[&str]) -> Option<Method> {
         "broadcast" | "effect" => Class::Effect,
         _ => return None,
     };
-    let (_cost, get, post) = (cells.next(), served(cells.next()), served(cells.next()));
+    let (get, post) = (served(cell("get")), served(cell("post")));
     let verbs = Verbs { get: get.unwrap_or(Served::No), post: post.unwrap_or(Served::Yes) };
+    let clients = match cell("clients").map(Clients::read) {
+        // A client that nobody knows has what every node has.
+        Some(clients) if matches!(namespace(name), "eth" | "net" | "web3") => clients?.with(Client::Unknown),
+        Some(clients) => clients?,
+        // Where nothing is known about clients, no client is a reason not to ask.
+        None => Clients::EVERY,
+    };
     Some(Method {
         name: name.into(),
         class,
-        capability: capability.into(),
+        capability: cell("capability")?.into(),
         verbs,
-        clients: Clients::default(),
-        reads: Reads::default(),
-        shows: Shows::default(),
+        clients,
+        reads: cell("reads").map_or(Some(Reads::Nothing), Reads::read)?,
+        shows: cell("shows").map_or(Some(Shows::Nothing), Shows::read)?,
         tier: Tier::Minimal,
+        needs: None,
     })
 }
 
@@ -313,6 +354,133 @@ mod tests {
                 assert_eq!(table.find(&row.name), MethodId(at));
             }
         }
+    }
+
+    /// Rows of the EVM table that a client has, that only read, and whose answer no height changes.
+    const WITHOUT_A_HEIGHT: [&str; 11] = [
+        "debug_chainConfig",
+        "debug_seedHash",
+        "erigon_blockNumber",
+        "erigon_forks",
+        "eth_baseFee",
+        "eth_blobBaseFee",
+        "eth_blockNumber",
+        "eth_chainId",
+        "eth_config",
+        "eth_gasPrice",
+        "eth_maxPriorityFeePerGas",
+    ];
+
+    fn evm() -> Table {
+        let Methods { evm, .. } = Methods::embedded();
+        evm
+    }
+
+    #[track_caller]
+    fn facts<'t>(table: &'t Table, name: &str) -> &'t Method {
+        table.get(table.find(name)).unwrap_or_else(|| panic!("{name} is no row"))
+    }
+
+    #[test]
+    fn each_row_that_only_reads_says_what_it_reads_or_is_known_to_read_nothing() {
+        let table = evm();
+        for row in table.rows() {
+            let asked = ["eth", "debug", "trace", "ots", "erigon"].contains(&namespace(&row.name));
+            let known = Client::ALL.iter().skip(1).any(|client| row.clients.has(*client));
+            if asked && known && row.class == Class::Stateless {
+                let none = row.reads == Reads::Nothing;
+                assert_eq!(none, WITHOUT_A_HEIGHT.contains(&&*row.name), "{}", row.name);
+            }
+        }
+        assert!(WITHOUT_A_HEIGHT.iter().all(|name| table.find(name) != table.other()));
+    }
+
+    #[test]
+    fn only_what_reads_a_block_shows_one_and_uncles_are_none() {
+        let table = evm();
+        let mut shown = 0;
+        for row in table.rows().iter().filter(|row| row.shows != Shows::Nothing) {
+            assert!(row.reads != Reads::Nothing && row.class == Class::Stateless, "{}", row.name);
+            // An uncle has the number of a block of the chain and another hash, and a simulated block has neither.
+            let no_block = ["ncle", "imulate", "Raw", "Count"];
+            assert!(!no_block.iter().any(|word| row.name.contains(word)), "{}", row.name);
+            shown += 1;
+        }
+        assert!(shown > 20, "{shown}");
+        for (name, shows) in [
+            ("eth_getBlockByNumber", Shows::Block),
+            ("eth_getTransactionReceipt", Shows::Inside),
+            ("eth_getBlockReceipts", Shows::Listed),
+            ("eth_getLogs", Shows::Listed),
+            ("trace_block", Shows::Listed),
+            ("erigon_getLogsByHash", Shows::Nothing),
+        ] {
+            assert_eq!(facts(&table, name).shows, shows, "{name}");
+        }
+    }
+
+    #[test]
+    fn block_arguments_stand_where_nodes_look_for_them() {
+        let table = evm();
+        for (name, reads) in [
+            ("eth_call", Reads::State(1)),
+            ("eth_getStorageAt", Reads::State(2)),
+            ("eth_getProof", Reads::State(2)),
+            ("trace_call", Reads::State(2)),
+            ("trace_callMany", Reads::State(1)),
+            ("trace_block", Reads::Trace(0)),
+            ("debug_traceBlockByNumber", Reads::Trace(0)),
+            ("debug_traceTransaction", Reads::TraceByHash),
+            ("eth_getBlockByNumber", Reads::Block(0)),
+            ("eth_getLogs", Reads::Logs(0)),
+            ("trace_filter", Reads::TraceRange(0)),
+            ("eth_feeHistory", Reads::Fees),
+            ("eth_getTransactionReceipt", Reads::ByHash),
+            ("eth_blockNumber", Reads::Nothing),
+        ] {
+            assert_eq!(facts(&table, name).reads, reads, "{name}");
+        }
+    }
+
+    #[test]
+    fn clients_have_what_they_are_known_for() {
+        let table = evm();
+        let has = |name| -> Vec<&str> {
+            let clients = facts(&table, name).clients;
+            Client::ALL.into_iter().filter(|client| clients.has(*client)).map(Client::word).collect()
+        };
+        assert_eq!(has("eth_call"), ["unknown", "geth", "reth", "erigon", "nethermind", "besu"]);
+        assert_eq!(has("eth_getHeaderByNumber"), ["unknown", "geth", "reth", "nethermind"]);
+        assert_eq!(has("eth_sendUserOperation"), ["unknown"]);
+        assert_eq!(has("txpool_status"), ["geth", "reth"]);
+        assert_eq!(has("txpool_inspect"), ["geth", "reth"]);
+        assert_eq!(has("txpool_content"), ["geth", "reth", "erigon", "nethermind"]);
+        assert_eq!(has("trace_block"), ["reth", "erigon", "nethermind", "besu"]);
+        assert_eq!(has("trace_simulateV1"), ["nethermind"]);
+        assert_eq!(has("debug_traceCall"), ["geth", "reth", "erigon", "nethermind", "besu"]);
+        assert!(has("alchemy_getTokenBalances").is_empty());
+        for row in table.rows() {
+            let only = |client| Clients(row.clients.0 & !Clients::default().with(client).0) == Clients::default();
+            match namespace(&row.name) {
+                "erigon" | "ots" => assert!(only(Client::Erigon), "{}", row.name),
+                "trace" => assert!(!row.clients.has(Client::Geth), "{}", row.name),
+                "eth" | "net" | "web3" => assert!(row.clients.has(Client::Unknown), "{}", row.name),
+                _ => {}
+            }
+            let basic = matches!(namespace(&row.name), "eth" | "net" | "web3");
+            assert_eq!(row.clients.has(Client::Unknown), basic, "{}", row.name);
+        }
+        let methods = Methods::embedded();
+        let solana = methods.table(Protocol::JsonRpc, Family::Solana);
+        assert!(solana.rows().iter().all(|row| row.clients == Clients::EVERY && row.reads == Reads::Nothing));
+    }
+
+    #[test]
+    fn columns_are_found_by_their_names() {
+        let table =
+            Table::read("cost,class,method,capability,post\ncheap,local,a_b,core,empty\nx,odd,c_d,core,no\n", &[]);
+        let [row] = table.rows() else { panic!("{table:?}") };
+        assert_eq!((&*row.name, row.class, row.verbs.post), ("a_b", Class::Local, Served::Empty));
     }
 
     #[test]
