@@ -32,12 +32,12 @@ pub mod logic {
     pub mod block;
     pub mod broadcast;
     pub mod call;
+    pub mod capability;
     pub mod chain;
     mod chain_branch;
     mod chain_canon;
     mod chain_reorgs;
     mod chain_window;
-    pub mod capability;
     pub mod cidr;
     pub mod circuit;
     pub mod cors;
@@ -70,9 +70,9 @@ pub mod logic {
 
 /// Rank 1. Bytes to values and back; no sockets.
 pub mod wire {
-    pub mod block_header;
     pub mod answer_blocks;
     pub mod block_args;
+    pub mod block_header;
     pub mod coding;
     pub mod evm_tx;
     pub mod hex;

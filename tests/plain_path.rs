@@ -21,7 +21,9 @@ pub mod shared {
     pub mod counters;
     pub mod journal;
     pub mod memory;
+    pub mod outlook;
     pub mod snapshot_cell;
+    pub mod tip_board;
 }
 
 use logic::circuit::Admission;
@@ -32,6 +34,7 @@ use logic::snapshot::{EndpointIx, GatewayIx};
 use logic::units::{MS, SECOND};
 use logic::verdict::CircuitNote;
 use plain_path::recorder::{Access, Kind, recorded};
+use shared::outlook::Outlook;
 use shared::snapshot_cell::{Live, Phase, World};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -71,7 +74,9 @@ fn plain_call(world: &World, live: &Live, shard: usize, now_ns: u64) {
     // client_http: does the connection go on?
     assert_eq!(world.lifecycle.phase(), Phase::Running);
     // exchange::run: the machine asks for admission, the attempt begins and ends.
-    assert_eq!(live.board.admission(A, now_ns), Admission::Admit);
+    let outlook = Outlook::new(live, &live.snapshot.gateways[usize::from(GATEWAY.0)], METHOD, "eth_call");
+    assert!(!outlook.is_mismatched(A));
+    assert_eq!(outlook.admission(A, now_ns), Admission::Admit);
     let permit = live.board.begin(A, false, now_ns, now_ns + 10 * SECOND).unwrap();
     assert_eq!(permit, None);
     live.board.answered(A, shard, now_ns);
@@ -94,8 +99,9 @@ fn of_shard(world: &World, live: &Live, shard: usize) -> Vec<Access> {
 fn a_call_that_goes_well_makes_exactly_these_accesses() {
     let world = world(2);
     let live = world.live.load_full();
-    let expected: [(&str, &[Kind]); 13] = [
+    let expected: [(&str, &[Kind]); 14] = [
         ("lifecycle", &[Kind::Load]),
+        ("whether any Endpoint is on another chain", &[Kind::Load]),
         ("the Circuit's word", &[Kind::Load]),
         ("until when it rests", &[Kind::Load]),
         ("own answers of this moment", &[Kind::Load, Kind::Store]),

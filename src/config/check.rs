@@ -215,7 +215,6 @@ mod tests {
             ("[«limits]\nip.json_rpc = { rps = 1 }", "limits"),
             ("[[«account]]\nid = \"a\"", "account"),
             ("[[«app]]\nid = \"a\"", "app"),
-            ("[[«method]]\nname = \"a\"", "method"),
             ("[[network]]\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n«network_id = 1", "network[0].network_id"),
             (
                 "[[network]]\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n«genesis_hash = \"0x00\"",

@@ -94,8 +94,7 @@ pub fn resolve_with(
     let context = Context { endpoints: &endpoints, families: &families, methods: &methods, max_attempts };
     let gateways = gateways(&top, &context, &mut faults);
     let networks = networks(&top, &endpoints, &gateways, &mut faults);
-    let snapshot =
-        (!faults.any()).then_some(Snapshot { server, endpoints: endpoints.valid, gateways, networks, methods });
+    let snapshot = (!faults.any()).then(|| Snapshot::new(server, endpoints.valid, gateways, networks, methods));
     if let (Some(snapshot), Some(machine)) = (&snapshot, machine) {
         machine::warn(&top, snapshot, machine, &mut faults);
     }

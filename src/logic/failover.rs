@@ -631,7 +631,9 @@ mod tests {
                     machine.feed(event);
                 }
                 Action::Finish(finish) => return (seen, finish),
-                Action::Await | Action::LookUp { .. } | Action::AskAgain { .. } => unreachable!("nothing is under way, nothing is named"),
+                Action::Await | Action::LookUp { .. } | Action::AskAgain { .. } => {
+                    unreachable!("nothing is under way, nothing is named")
+                }
             }
         }
     }

@@ -3,11 +3,12 @@
 //! Indexes ([`EndpointIx`], [`RouteIx`]) are valid in one Snapshot only: an Exchange keeps the Snapshot
 //! with which it began.
 
+use super::capability::Capable;
 use super::cidr::{Cidr, is_loopback};
 use super::cors::Cors;
 use super::limiter::Rate;
 use super::methods::{Family, MethodId, Methods, Table};
-use super::tiers::Held;
+use super::tiers::{self, Held};
 use super::tls::{ListenTls, UpstreamTls};
 use super::units::Nanos;
 use std::collections::HashMap;
@@ -62,8 +63,28 @@ pub struct Snapshot {
     pub gateways: Vec<Gateway>,
     /// Each chain and network that an Endpoint or a Gateway names, once.
     pub networks: Vec<Network>,
+    /// By Endpoint: which methods its configuration adds and takes away.
+    pub capable: Vec<Capable>,
     /// The method tables.
     pub methods: Methods,
+}
+
+impl Snapshot {
+    /// Puts a configuration together, with what Routes and Endpoints need of each other.
+    pub fn new(
+        server: Server,
+        endpoints: Vec<Endpoint>,
+        mut gateways: Vec<Gateway>,
+        networks: Vec<Network>,
+        methods: Methods,
+    ) -> Snapshot {
+        let routes = gateways.iter_mut().flat_map(|gateway| &mut gateway.routes);
+        routes.for_each(|route| tiers::place(route, &endpoints));
+        // Only chains of this family have tiered Routes, and only there anybody asks.
+        let table = methods.table(Protocol::JsonRpc, Family::Evm);
+        let capable = endpoints.iter().map(|endpoint| Capable::new(table, endpoint)).collect();
+        Snapshot { server, endpoints, gateways, networks, capable, methods }
+    }
 }
 
 /// Which driver the shards run on.
@@ -543,13 +564,8 @@ pub(super) mod tests {
             version: 1,
         };
         let gateways = vec![gateway("ethereum", "/eth", &[], route)];
-        Snapshot {
-            server: server(),
-            endpoints: vec![endpoint("a"), endpoint("b")],
-            gateways,
-            networks: Vec::new(),
-            methods: Methods::embedded(),
-        }
+        let endpoints = vec![endpoint("a"), endpoint("b")];
+        Snapshot::new(server(), endpoints, gateways, Vec::new(), Methods::embedded())
     }
 
     pub(in crate::logic) fn gateway(id: &str, path: &str, hosts: &[&str], route: Route) -> Gateway {

@@ -10,7 +10,7 @@
 //! left out, and the node's own words go to the caller. An Endpoint on a fork is never asked.
 
 use super::block::{Asked, BlockRef};
-use super::chain_view::Standing;
+use super::chain::Standing;
 use super::facts::{Client, Clients, Reads};
 use super::snapshot::{Endpoint, EndpointIx, Route, Strategy, Target, Tier};
 use super::units::Nanos;
@@ -104,7 +104,13 @@ pub struct Requirement {
 
 impl Requirement {
     /// What a method that reads so needs for these arguments, where the newest known block is `best`.
-    pub fn of(reads: Reads, floor: Option<Tier>, asked: Option<Asked>, best: Option<u64>, finality_depth: u64) -> Requirement {
+    pub fn of(
+        reads: Reads,
+        floor: Option<Tier>,
+        asked: Option<Asked>,
+        best: Option<u64>,
+        finality_depth: u64,
+    ) -> Requirement {
         let by_hash = matches!(reads, Reads::ByHash);
         let none = Requirement { floor, by_hash, ..Requirement::default() };
         let Some(asked) = asked else { return none };
@@ -126,9 +132,10 @@ impl Requirement {
     }
 
     fn is_met_by(&self, held: &Held) -> bool {
+        let reaches = |blocks: u64| blocks == u64::MAX || self.depth < blocks;
         Some(held.tier) >= self.floor
-            && (!self.state || self.depth < held.state_blocks)
-            && (!self.history || self.depth < held.history_blocks)
+            && (!self.state || reaches(held.state_blocks))
+            && (!self.history || reaches(held.history_blocks))
     }
 }
 
@@ -325,7 +332,8 @@ impl Slate {
     /// Why a target that may be asked is not among the first.
     pub fn put_back(&self, at: usize) -> Option<Cause> {
         let of = |set: u128| set >> at & 1 == 1;
-        let reasons = [(self.doubtful, Cause::Capability), (self.lagging, Cause::Lag), (self.unknown, Cause::UnknownTip)];
+        let reasons =
+            [(self.doubtful, Cause::Capability), (self.lagging, Cause::Lag), (self.unknown, Cause::UnknownTip)];
         reasons.into_iter().find(|(set, _)| of(*set)).map(|(_, why)| why)
     }
 
@@ -440,7 +448,9 @@ impl Course {
         self.preferred = self.preferred.or_else(|| slate.preferred(route));
         let left = match self.left == Left::default() {
             true => remaining,
-            false => bits(remaining).filter(|at| self.leaves(route, *at, look, now_ns)).fold(0, |kept, at| kept | 1 << at),
+            false => {
+                bits(remaining).filter(|at| self.leaves(route, *at, look, now_ns)).fold(0, |kept, at| kept | 1 << at)
+            }
         };
         (slate.first(route, left, look, now_ns), slate.cause(route))
     }
@@ -545,9 +555,11 @@ mod tests {
     }
 
     fn route(tiers: &[Tier]) -> Route {
-        let targets: Vec<Target> = (0..tiers.len()).map(|at| Target { endpoint: EndpointIx(at as u16), weight: 1 }).collect();
+        let targets: Vec<Target> =
+            (0..tiers.len()).map(|at| Target { endpoint: EndpointIx(at as u16), weight: 1 }).collect();
         let eligible = (1u128 << targets.len()) - 1;
-        let by_tier = Tier::ALL.map(|tier| tiers.iter().enumerate().filter(|(_, of)| **of == tier).fold(0, |set, (at, _)| set | 1 << at));
+        let by_tier = Tier::ALL
+            .map(|tier| tiers.iter().enumerate().filter(|(_, of)| **of == tier).fold(0, |set, (at, _)| set | 1 << at));
         Route {
             id: "r".into(),
             methods: vec![],

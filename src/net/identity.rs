@@ -1,6 +1,7 @@
 //! Who an Endpoint is: its software, its chain, and the namespaces that it offers. Asked at first, and now and then.
 
-use crate::logic::facts::Client;
+use crate::logic::facts::{Client, client_of};
+use crate::logic::methods::Family;
 use crate::logic::snapshot::Network;
 use crate::logic::units::{Nanos, SECOND};
 use crate::net::own_call::{OwnCalls, Said};
@@ -51,11 +52,11 @@ pub async fn renew(was: Identity, calls: &OwnCalls<'_>, network: &Network) -> Id
     now.client = match endpoint.client.as_deref() {
         Some(client) => {
             tips.set_version(Some(Arc::new(client.to_owned())));
-            Client::of(client)
+            client_of(client)
         }
         None => match calls.hear("web3_clientVersion", "[]", version).await {
             Some(Said::Result(Some(version))) => {
-                let client = Client::of(&version);
+                let client = client_of(&version);
                 tips.set_version(Some(Arc::new(version)));
                 client
             }
@@ -66,9 +67,13 @@ pub async fn renew(was: Identity, calls: &OwnCalls<'_>, network: &Network) -> Id
             None => return later,
         },
     };
-    let table = snapshot.methods.table(endpoint.protocol, crate::logic::methods::Family::Evm);
-    let modules = calls.ask("rpc_modules", "[]", |modules| crate::logic::capability::lacks(table, modules)).await;
-    tips.close(modules.unwrap_or(0));
+    let table = snapshot.methods.table(endpoint.protocol, Family::Evm);
+    let closed = |modules: &[u8]| {
+        let modules: Result<std::collections::HashMap<String, serde::de::IgnoredAny>, _> =
+            serde_json::from_slice(modules);
+        modules.map_or(0, |modules| table.namespaces().lacking(modules.keys().map(String::as_str)))
+    };
+    tips.close(calls.ask("rpc_modules", "[]", closed).await.unwrap_or(0));
     now
 }
 

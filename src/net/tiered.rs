@@ -1,8 +1,8 @@
 //! What a tiered Route adds to a Call: what it needs, whether the answer lacks something or contradicts the chain,
 //! and who served.
 
-use crate::logic::facts::{Reads, Shows};
 use crate::logic::block::BlockRef;
+use crate::logic::facts::{Reads, Shows};
 use crate::logic::failover::{CallMachine, Event, Finish};
 use crate::logic::lacking;
 use crate::logic::methods::Method;

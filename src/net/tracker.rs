@@ -4,8 +4,8 @@
 //! are no attempts, no Circuit hears of them, and no caller waits for one (but see `net::tiered::ask_again`).
 
 use crate::logic::block::Header;
+use crate::logic::chain::Standing;
 use crate::logic::chain::{Chain, FILLS_MAX, Rules};
-use crate::logic::chain_view::Standing;
 use crate::logic::snapshot::{EndpointIx, Network};
 use crate::logic::units::{MS, Nanos, SECOND};
 use crate::net::identity::{self, Identity};
@@ -180,7 +180,7 @@ impl Tracker {
     fn tell(&self, now_ns: Nanos) {
         let (mut chain, tips) = (self.chain.borrow_mut(), &self.current.live.tips);
         let Some(network) = tips.network(self.network) else { return };
-        let best = chain.best().and_then(|(slot, number)| Some((self.followed.get(slot)?.borrow().at, number)));
+        let best = chain.best(now_ns).and_then(|(slot, number)| Some((self.followed.get(slot)?.borrow().at, number)));
         for (number, hash) in chain.take_changed() {
             network.set_canonical(number, hash.as_ref());
         }
@@ -220,5 +220,5 @@ fn ids<'c>(current: &'c Current, tracked: &[EndpointIx]) -> impl Iterator<Item =
 }
 
 async fn read_block(calls: &OwnCalls<'_>, block: &str) -> Option<Header> {
-    calls.ask("eth_getBlockByNumber", &format!("[{block},false]"), |result| header(result)).await.flatten()
+    calls.ask("eth_getBlockByNumber", &format!("[{block},false]"), header).await.flatten()
 }

@@ -1,6 +1,6 @@
 //! The log's lines about Circuits and rests: shards write them into a journal, and wait for nobody; a thread here says them.
 
-use crate::logic::chain_view::Standing;
+use crate::logic::chain::Standing;
 use crate::logic::units::MS;
 use crate::shared::journal::{Incident, Journal, What};
 use crate::shared::snapshot_cell::World;

@@ -1,6 +1,6 @@
 //! The part of `GET /metrics` about tiered Routes: tips, re-orgs, which tier served what, and why not the cheapest.
 
-use crate::logic::chain_view::Standing;
+use crate::logic::chain::Standing;
 use crate::logic::facts::Client;
 use crate::logic::snapshot::Tier;
 use crate::logic::tiers::Cause;
@@ -83,9 +83,8 @@ pub fn client(client: Client) -> &'static str {
 }
 
 fn networks(out: &mut String, live: &Live) {
-    let tracked = |at: usize| {
-        ids(live).any(|(_, one)| live.tips.endpoint(one).is_some() && live.tips.network_ix(one) == at)
-    };
+    let tracked =
+        |at: usize| ids(live).any(|(_, one)| live.tips.endpoint(one).is_some() && live.tips.network_ix(one) == at);
     let all: Vec<(String, &NetworkTips)> = (live.snapshot.networks.iter().enumerate())
         .filter(|(at, _)| tracked(*at))
         .filter_map(|(at, one)| {
@@ -161,9 +160,10 @@ fn fallbacks(out: &mut String, live: &Live) {
     family(out, name, "counter", "Answers that contradict the chain, delivered because no candidate had a better one.");
     for_each_route(live, |gateway, route, at, row| {
         let shards = live.counters.routes[at][row].iter().filter_map(|shard| shard.tiers());
-        let is_tiered = live.snapshot.gateways[at].routes.get(row).is_some_and(|route| {
-            route.strategy == crate::logic::snapshot::Strategy::Tiered
-        });
+        let is_tiered = live.snapshot.gateways[at]
+            .routes
+            .get(row)
+            .is_some_and(|route| route.strategy == crate::logic::snapshot::Strategy::Tiered);
         if is_tiered {
             let count: u64 = shards.map(|cells| cells.unresolved.get()).sum();
             let _ = writeln!(out, "{name}{{gateway=\"{gateway}\",route=\"{route}\"}} {count}");

@@ -1,6 +1,6 @@
 //! What happened to Endpoints, for the log: shards write here and wait for nobody, a thread of `ops` reads.
 
-use crate::logic::chain_view::Standing;
+use crate::logic::chain::Standing;
 use crate::logic::units::Nanos;
 use crate::shared::atomics::{AtomicU64, Relaxed};
 use crossbeam_queue::ArrayQueue;

@@ -4,8 +4,8 @@
 //! method is lacking, and that a poll is wanted. Nothing is written for a Call that goes well.
 
 use crate::logic::block::Hash;
-use crate::logic::chain_view::Standing;
-use crate::logic::facts::Client;
+use crate::logic::chain::Standing;
+use crate::logic::facts::{Client, client_of};
 use crate::logic::methods::MethodId;
 use crate::logic::snapshot::{EndpointIx, Snapshot, Strategy, Target};
 use crate::logic::units::{Nanos, SECOND};
@@ -106,7 +106,12 @@ impl EndpointTips {
             _ => Standing::Unknown,
         };
         let mismatched = word >> MISMATCHED_AT & 1 == 1;
-        Told { standing, tip: word >> TIP_AT, client: Client::ALL[(word >> CLIENT_AT & 7) as usize % 6], mismatched }
+        Told {
+            standing,
+            tip: word >> TIP_AT,
+            client: Client::ALL[(word >> CLIENT_AT & 7) as usize % Client::ALL.len()],
+            mismatched,
+        }
     }
 
     /// Blocks behind the best tip when it was last seen.
@@ -119,9 +124,9 @@ impl EndpointTips {
         self.closed.store(namespaces, Relaxed);
     }
 
-    /// Whether it offers a namespace.
-    pub fn offers(&self, namespace: u8) -> bool {
-        self.closed.load(Relaxed) >> (namespace & 63) & 1 == 0
+    /// The namespaces that it does not offer.
+    pub fn closed(&self) -> u64 {
+        self.closed.load(Relaxed)
     }
 
     /// It said that it lacks a method. Any shard may say so; of two at once one may be lost, and is learned again.
@@ -280,8 +285,9 @@ impl TipBoard {
         };
         let tracked = tracked(snapshot);
         let endpoint = |(at, endpoint): (usize, &crate::logic::snapshot::Endpoint)| {
-            let client = endpoint.client.as_deref().map_or(Client::Unknown, Client::of);
-            tracked[at].then(|| old_endpoint(at).unwrap_or_else(|| Arc::new(CachePadded::new(EndpointTips::new(client)))))
+            let client = endpoint.client.as_deref().map_or(Client::Unknown, client_of);
+            tracked[at]
+                .then(|| old_endpoint(at).unwrap_or_else(|| Arc::new(CachePadded::new(EndpointTips::new(client)))))
         };
         let place = |chain: &str, network: &str| {
             let same = |one: &crate::logic::snapshot::Network| *one.chain == *chain && *one.network == *network;
@@ -289,7 +295,8 @@ impl TipBoard {
         };
         let old_network = |network: &crate::logic::snapshot::Network| {
             let (old, board) = before?;
-            let same = |one: &crate::logic::snapshot::Network| one.chain == network.chain && one.network == network.network;
+            let same =
+                |one: &crate::logic::snapshot::Network| one.chain == network.chain && one.network == network.network;
             let was = old.networks.iter().position(same)?;
             board.networks.get(was).cloned()
         };
@@ -298,7 +305,7 @@ impl TipBoard {
             endpoints: snapshot.endpoints.iter().enumerate().map(endpoint).collect(),
             networks: snapshot.networks.iter().map(|one| old_network(one).unwrap_or_default()).collect(),
             network_of: network_of.collect(),
-            mismatches: before.map_or(0, |(_, board)| board.mismatches.load(Relaxed)).into(),
+            mismatches: AtomicU64::new(before.map_or(0, |(_, board)| board.mismatches.load(Relaxed))),
         }
     }
 

@@ -42,7 +42,9 @@ mod tests {
     use super::*;
 
     fn block(number: &str, hash: &str, parent: &str, timestamp: &str) -> String {
-        format!(r#"{{"number":{number},"hash":{hash},"parentHash":{parent},"timestamp":{timestamp},"transactions":[]}}"#)
+        format!(
+            r#"{{"number":{number},"hash":{hash},"parentHash":{parent},"timestamp":{timestamp},"transactions":[]}}"#
+        )
     }
 
     #[test]

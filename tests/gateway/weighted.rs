@@ -126,6 +126,8 @@ fn a_million_draws_of_the_choice_itself() {
             methods: vec![],
             strategy: Strategy::Weighted,
             shares: shares(&targets, u128::MAX),
+            held: Box::default(),
+            by_tier: [0; 3],
             targets,
             eligible: (1 << weights.len()) - 1,
             max_attempts: 3,

@@ -54,6 +54,12 @@ impl AtomicU64 {
     pub fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
         self.note(Kind::Swap).fetch_add(value, order)
     }
+    pub fn new(value: u64) -> AtomicU64 {
+        AtomicU64(Real::new(value))
+    }
+    pub fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
+        self.note(Kind::Swap).fetch_or(value, order)
+    }
     pub fn fetch_max(&self, value: u64, order: Ordering) -> u64 {
         self.note(Kind::Swap).fetch_max(value, order)
     }

@@ -160,6 +160,7 @@ impl Oracle {
                 let end_ns = now_ns + road.route.attempt_timeout_ns;
                 must!(until_ns == end_ns, "the attempt ends at {until_ns}, not {end_ns}");
             }
+            Action::AskAgain { .. } => return Err("it asks the chain again on a Route without tiers".into()),
             Action::Finish(finish) => self.finish(road, board, now_ns, finish)?,
         }
         Ok(choices)

@@ -327,6 +327,7 @@ impl Run {
             Action::Finish(finish) => self.finished(id, finish),
             Action::Await => Err("waits for nothing".into()),
             Action::LookUp { endpoint, until_ns } => self.look_up(id, endpoint, until_ns),
+            Action::AskAgain { .. } => Err("asks the chain again".into()),
         }
     }
 
