@@ -133,10 +133,11 @@ impl EndpointTips {
     pub fn learn(&self, method: MethodId, now_ns: Nanos) {
         let until_s = (now_ns + LEARNED_NS) / SECOND;
         let entry = (u64::from(method.0) + 1) << 48 | until_s;
-        let same = |cell: &&AtomicU64| cell.load(Relaxed) >> 48 == u64::from(method.0) + 1;
-        let oldest = || self.lacking.iter().min_by_key(|cell| cell.load(Relaxed) & (u64::MAX >> 16));
-        if let Some(cell) = self.lacking.iter().find(same).or_else(oldest) {
-            cell.store(entry, Relaxed);
+        let entries = || self.lacking.iter().map(|cell| cell.load(Relaxed)).enumerate();
+        let same = entries().find(|(_, entry)| entry >> 48 == u64::from(method.0) + 1);
+        let oldest = || entries().min_by_key(|(_, entry)| entry & (u64::MAX >> 16));
+        if let Some((at, _)) = same.or_else(oldest) {
+            self.lacking[at].store(entry, Relaxed);
             self.learned.fetch_or(1 << (method.0 & 63), Relaxed);
         }
     }
@@ -230,22 +231,18 @@ impl NetworkTips {
 
     /// The hash of a block on the canonical chain is this; only the tracking shard may.
     pub fn set_canonical(&self, number: u64, hash: Option<&Hash>) {
-        self.slot(number).store(hash.map_or(0, |hash| word(number, hash)), Relaxed);
+        self.window[slot(number)].store(hash.map_or(0, |hash| word(number, hash)), Relaxed);
     }
 
     /// Whether a block is on the canonical chain; `None` = nothing is known of this number.
     pub fn agrees(&self, number: u64, hash: &Hash) -> Option<bool> {
         let best = self.best()?;
-        let known = self.slot(number).load(Relaxed);
+        let known = self.window[slot(number)].load(Relaxed);
         if number > best || best - number >= WINDOW || known == 0 {
             return None;
         }
         let word = word(number, hash);
         (word >> 48 == known >> 48).then_some(word == known)
-    }
-
-    fn slot(&self, number: u64) -> &AtomicU64 {
-        &self.window[(number % WINDOW) as usize]
     }
 
     /// Counts a re-org; only the tracking shard may.
@@ -254,6 +251,11 @@ impl NetworkTips {
         self.depth_sum.add(depth);
         self.depths[DEPTHS.partition_point(|bound| *bound < depth)].add(1);
     }
+}
+
+/// Where a number stands in the window.
+fn slot(number: u64) -> usize {
+    (number % WINDOW) as usize
 }
 
 /// Never 0, so that an empty slot can be told: the numbers of the first window count from 1.
