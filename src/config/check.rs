@@ -215,7 +215,6 @@ mod tests {
             ("[«limits]\nip.json_rpc = { rps = 1 }", "limits"),
             ("[[«account]]\nid = \"a\"", "account"),
             ("[[«app]]\nid = \"a\"", "app"),
-            ("[[«method]]\nname = \"a\"", "method"),
             ("[[network]]\nchain = \"c\"\nnetwork = \"n\"\n«chain_id = 1", "network[0].chain_id"),
             ("[[network]]\nchain = \"c\"\nnetwork = \"n\"\n«max_lag = 2", "network[0].max_lag"),
         ] {
