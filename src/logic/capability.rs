@@ -336,7 +336,7 @@ mod tests {
         assert!(is_lacking(lacking, 0) && !is_lacking(lacking, 1));
         assert!(!is_lacking(lacking, 63) && !is_lacking(u64::MAX, 64));
         let evm = methods.table(Protocol::JsonRpc, Family::Evm).namespaces();
-        assert!(evm.0.values().filter(|(index, _)| *index == Namespaces::NONE).count() == 1, "only what has none");
-        assert!(evm.clients("web3").has(Unknown));
+        assert_eq!(evm.0.values().filter(|(index, _)| *index == Namespaces::NONE).count(), 1, "only what has none");
+        assert!(evm.clients("web3").has(Unknown) && !evm.clients("trace").has(Unknown));
     }
 }

@@ -201,8 +201,7 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
         machine.needs(tiered.need());
     }
     let mut now_ns = context.started_ns;
-    let (mut reply, mut kept) = (None, None);
-    let mut name = None;
+    let mut held = Held::default();
     let finish = loop {
         match machine.next(route, &outlook, now_ns, &mut || shard.random()) {
             Action::Finish(finish) => break finish,
@@ -210,7 +209,7 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
             Action::Await => break Finish::Fault(Fault::Overloaded),
             Action::LookUp { endpoint, until_ns } => {
                 // The machine asks only for what was named.
-                let Some(name) = &name else { break Finish::Fault(Fault::Overloaded) };
+                let Some(name) = &held.name else { break Finish::Fault(Fault::Overloaded) };
                 // Boxed: rare, and its state would make each connection's task larger.
                 let asked = Box::pin(look_up(*context, gateway, endpoint, name, until_ns, now_ns)).await;
                 now_ns = asked.1;
@@ -219,11 +218,7 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
             Action::AskAgain { endpoint, until_ns } => {
                 // Boxed: as above.
                 now_ns = Box::pin(tiered::ask_again(*context, endpoint, until_ns)).await;
-                let agrees = !tiered.as_ref().is_some_and(|tiered| contradicts(tiered, &reply));
-                machine.feed(Event::Agrees(agrees));
-                if !agrees {
-                    put(shard, &machine, reply.take(), &mut reply, &mut kept);
-                }
+                held.asked_again(shard, &mut machine, tiered.as_ref());
             }
             Action::Attempt { endpoint, until_ns, probe } => {
                 let permit = match board.begin(endpoint, probe, now_ns, until_ns + PERMIT_SLACK_NS) {
@@ -238,7 +233,7 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
                 now_ns = ended.at_ns;
                 if ended.lost_send {
                     machine.feed(Event::LostSend);
-                    christen(&mut machine, &mut name, gateway.family, ask);
+                    held.christen(&mut machine, gateway.family, ask);
                 }
                 if context.caller.gone() {
                     machine.feed(Event::CallerGone);
@@ -249,15 +244,14 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
                 }
                 board.note(endpoint, shard.index, note, permit, now_ns, shard.random());
                 count(*context, endpoint, verdict, now_ns.saturating_sub(begun_ns));
-                let name_in_doubt = name.as_ref().filter(|_| machine.in_doubt());
                 let objection = tiered.as_ref().and_then(|tiered| objection(tiered, verdict, &received));
                 if let (Some(tiered), Some(event)) = (&tiered, objection) {
                     tiered.learn(context, endpoint, plan, event, now_ns);
                 }
-                let plain = || event(gateway.family, name_in_doubt, verdict, &received);
+                let plain = || held.event(&machine, gateway.family, verdict, &received);
                 machine.feed(objection.unwrap_or_else(plain));
-                christen(&mut machine, &mut name, gateway.family, ask);
-                put(shard, &machine, received, &mut reply, &mut kept);
+                held.christen(&mut machine, gateway.family, ask);
+                held.put(shard, machine.put(), received);
             }
         }
     };
@@ -265,34 +259,85 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
         let rows = &live.counters.routes[usize::from(context.gateway.0)];
         tiered::count(&rows[usize::from(plan.route.0)][shard.index], plan, &machine, finish);
     }
-    let answer = match finish {
-        Finish::Reply => deliver(reply.take()),
-        Finish::Kept => deliver(kept.take()),
-        Finish::Taken => taken(shard, ask, name.as_ref()),
-        Finish::Fault(fault) => {
-            let transaction = name.filter(|_| matches!(fault, Fault::OutcomeUnknown { .. }));
-            Answer::Fault { fault, attempts: u32::from(machine.attempts()), transaction }
-        }
-        Finish::Silent => Answer::Silent,
-        Finish::Abandoned => Answer::Abandoned,
-    };
-    recycle(shard, reply);
-    recycle(shard, kept);
-    (answer, now_ns)
+    (held.told(shard, ask, finish, machine.attempts()), now_ns)
 }
 
-/// Puts an answer where the machine wants it.
-fn put(
-    shard: &Shard,
-    machine: &CallMachine,
-    received: Option<Received>,
-    reply: &mut Option<Received>,
-    kept: &mut Option<Received>,
-) {
-    match machine.put() {
-        Put::Reply => *reply = received,
-        Put::Kept => recycle(shard, std::mem::replace(kept, received)),
-        Put::Away => recycle(shard, received),
+/// What a Call holds between its attempts.
+#[derive(Default)]
+struct Held {
+    /// The answer, as far as is known.
+    reply: Option<Received>,
+    /// The one that goes out if none better comes.
+    kept: Option<Received>,
+    /// What its transaction is called, once that is of use.
+    name: Option<Name>,
+}
+
+impl Held {
+    /// Puts an answer where the machine wants it.
+    fn put(&mut self, shard: &Shard, put: Put, received: Option<Received>) {
+        match put {
+            Put::Reply => self.reply = received,
+            Put::Kept => recycle(shard, std::mem::replace(&mut self.kept, received)),
+            Put::Away => recycle(shard, received),
+        }
+    }
+
+    /// Tells the machine whether the chain, polled again, agrees with the answer.
+    fn asked_again(&mut self, shard: &Shard, machine: &mut CallMachine, tiered: Option<&Tiered<'_>>) {
+        let agrees = !tiered.is_some_and(|tiered| contradicts(tiered, &self.reply));
+        machine.feed(Event::Agrees(agrees));
+        if !agrees {
+            let reply = self.reply.take();
+            self.put(shard, machine.put(), reply);
+        }
+    }
+
+    /// Finds out what a transaction in doubt is called, once: hashing is only paid for where it is of use.
+    fn christen(&mut self, machine: &mut CallMachine, family: Family, ask: Ask<'_>) {
+        if machine.in_doubt() && self.name.is_none() {
+            self.name = match ask {
+                Ask::JsonRpc(call) => Name::of(family, call.params),
+                Ask::TronHttp(call) => Name::of_broadcast(call),
+            };
+            if self.name.is_some() {
+                machine.named();
+            }
+        }
+    }
+
+    /// What the machine is told about an attempt: its verdict, or what a node's error says about a transaction
+    /// that may have been taken before.
+    fn event(&self, machine: &CallMachine, family: Family, verdict: Verdict, received: &Option<Received>) -> Event {
+        let doubted = self.name.as_ref().filter(|_| machine.in_doubt());
+        let (Verdict::Final, Some(name), Some(Received { incoming, finding })) = (verdict, doubted, received) else {
+            return Event::Judged(verdict);
+        };
+        let body = &incoming.buf[incoming.body.clone()];
+        let said = match finding {
+            Finding::JsonRpc(Checked::Error { value, .. }) => Some(said(family, &body[value.clone()])),
+            Finding::JsonRpc(_) => None,
+            Finding::TronHttp(_) => tron_http::said(body, name.text()),
+        };
+        said.map_or(Event::Judged(verdict), Event::Spoke)
+    }
+
+    /// What the caller gets.
+    fn told(mut self, shard: &Shard, ask: Ask<'_>, finish: Finish, attempts: u8) -> Answer {
+        let answer = match finish {
+            Finish::Reply => deliver(self.reply.take()),
+            Finish::Kept => deliver(self.kept.take()),
+            Finish::Taken => taken(shard, ask, self.name.as_ref()),
+            Finish::Fault(fault) => {
+                let transaction = self.name.filter(|_| matches!(fault, Fault::OutcomeUnknown { .. }));
+                Answer::Fault { fault, attempts: u32::from(attempts), transaction }
+            }
+            Finish::Silent => Answer::Silent,
+            Finish::Abandoned => Answer::Abandoned,
+        };
+        recycle(shard, self.reply);
+        recycle(shard, self.kept);
+        answer
     }
 }
 
@@ -306,34 +351,6 @@ fn objection(tiered: &Tiered<'_>, verdict: Verdict, received: &Option<Received>)
 fn contradicts(tiered: &Tiered<'_>, held: &Option<Received>) -> bool {
     let Some(Received { incoming, finding: Finding::JsonRpc(Checked::Result(value)) }) = held else { return false };
     tiered.contradicts(&incoming.buf[incoming.body.clone()][value.clone()])
-}
-
-/// Finds out what a transaction in doubt is called, once: hashing is only paid for where it is of use.
-fn christen(machine: &mut CallMachine, name: &mut Option<Name>, family: Family, ask: Ask<'_>) {
-    if machine.in_doubt() && name.is_none() {
-        *name = match ask {
-            Ask::JsonRpc(call) => Name::of(family, call.params),
-            Ask::TronHttp(call) => Name::of_broadcast(call),
-        };
-        if name.is_some() {
-            machine.named();
-        }
-    }
-}
-
-/// What the machine is told about an attempt: its verdict, or what a node's error says about a transaction
-/// that may have been taken before.
-fn event(family: Family, doubted: Option<&Name>, verdict: Verdict, received: &Option<Received>) -> Event {
-    let (Verdict::Final, Some(name), Some(Received { incoming, finding })) = (verdict, doubted, received) else {
-        return Event::Judged(verdict);
-    };
-    let body = &incoming.buf[incoming.body.clone()];
-    let said = match finding {
-        Finding::JsonRpc(Checked::Error { value, .. }) => Some(said(family, &body[value.clone()])),
-        Finding::JsonRpc(_) => None,
-        Finding::TronHttp(_) => tron_http::said(body, name.text()),
-    };
-    said.map_or(Event::Judged(verdict), Event::Spoke)
 }
 
 /// The success that an earlier attempt earned: the transaction's name as the result.

@@ -50,7 +50,9 @@ impl<'a> Tiered<'a> {
         let past = asked(reads, call.params);
         let best = chain.and_then(NetworkTips::best);
         let need = Requirement::of(reads, row.map(|row| row.tier), past, best, finality_depth);
-        let by_hash = past.is_some_and(|past| past.newest == BlockRef::Hash || past.oldest == BlockRef::Hash);
+        // Who names a block by hash wants that one, wherever it is; a pending one is on no chain yet.
+        let exempt = |block| matches!(block, BlockRef::Hash | BlockRef::Pending);
+        let by_hash = past.is_some_and(|past| exempt(past.newest) || exempt(past.oldest));
         let replayable = plan.class.ends_with_caller() && !call.is_notification();
         let shows = row.filter(|_| replayable && !by_hash).map_or(Shows::Nothing, |row| row.shows);
         Some(Tiered { need, row, chain, shows, replayable })

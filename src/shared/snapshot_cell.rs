@@ -56,7 +56,7 @@ impl Live {
             None => counters::endpoint_cells(shards),
         });
         let counters = Counters {
-            routes: snapshot.gateways.iter().map(|gateway| route_cells(gateway, shards, before)).collect(),
+            routes: snapshot.gateways.iter().map(|gateway| route_cells(&snapshot, gateway, shards, before)).collect(),
             endpoints: endpoints.collect(),
             names: before.map_or_else(Arc::default, |before| before.counters.names.clone()),
             shards: before.map_or_else(|| counters::shard_cells(shards), |before| before.counters.shards.clone()),
@@ -78,10 +78,15 @@ impl Live {
 }
 
 /// The cells of a Gateway's Routes, and of the Calls that reached none.
-fn route_cells(gateway: &Gateway, shards: usize, before: Option<&Live>) -> Vec<Arc<PerShard<RouteCells>>> {
+fn route_cells(snapshot: &Snapshot, gateway: &Gateway, shards: usize, before: Option<&Live>) -> Vec<Arc<PerShard<RouteCells>>> {
     let old = before.and_then(|before| {
         let same = |old: &Gateway| old.id == gateway.id && old.family == gateway.family;
         let at = before.snapshot.gateways.iter().position(same)?;
+        // Rows are counted by their place: with a method of one's own more or less they would be mixed up.
+        let table = gateway.table(&snapshot.methods);
+        if !table.has_the_rows_of(before.snapshot.gateways[at].table(&before.snapshot.methods)) {
+            return None;
+        }
         Some((&before.snapshot.gateways[at], &before.counters.routes[at]))
     });
     let fresh = || counters::route_cells(shards, gateway.listed.len());

@@ -73,6 +73,29 @@ pub fn members<'a, const N: usize>(text: &'a [u8], names: [&[u8]; N]) -> Option<
     Some(found)
 }
 
+/// Hands on the names of the members of a text that is one object, as they are written; what has an escape is left
+/// out. `false` if the text is none: what was handed on before that counts for nothing.
+pub fn member_names<'a>(text: &'a [u8], mut take: impl FnMut(&'a str)) -> bool {
+    let start = skip_whitespace(text, 0);
+    if text.get(start) != Some(&b'{') {
+        return false;
+    }
+    let mut members = Members::new(text, start + 1);
+    loop {
+        match members.next_name() {
+            Ok(Some(name)) => {
+                let name = text.get(name).and_then(|name| std::str::from_utf8(name).ok());
+                name.filter(|name| !name.contains('\\')).into_iter().for_each(&mut take);
+            }
+            Ok(None) => return expect_end(text, members.at()).is_ok(),
+            Err(_) => return false,
+        }
+        if members.skip(DEPTH_MAX).is_err() {
+            return false;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +135,20 @@ mod tests {
         for text in ["", "[]", "{", "{\"a\":1", "{\"a\":1,\"a\":1}", "{\"a\":1,\"\\u0061\":1}", "{\"a\":1}x", "{\"a\"}"]
         {
             assert_eq!(members(text.as_bytes(), [b"a"]), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_members_come_in_order() {
+        let names = |text: &'static str| {
+            let mut names = Vec::new();
+            member_names(text.as_bytes(), |name| names.push(name)).then_some(names)
+        };
+        let modules = r#" {"eth":"1.0", "net" :{"web3":[]},"\u0061":1,"Debug":null} "#;
+        assert_eq!(names(modules), Some(vec!["eth", "net", "Debug"]));
+        assert_eq!(names("{}"), Some(vec![]));
+        for text in ["", "[]", "null", "{", "{\"a\"}", "{\"a\":1", "{\"a\":1,}", "{\"a\":1}x", "{\"a\":}"] {
+            assert_eq!(names(text), None, "{text}");
         }
     }
 
