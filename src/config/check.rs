@@ -215,8 +215,11 @@ mod tests {
             ("[«limits]\nip.json_rpc = { rps = 1 }", "limits"),
             ("[[«account]]\nid = \"a\"", "account"),
             ("[[«app]]\nid = \"a\"", "app"),
-            ("[[network]]\nchain = \"c\"\nnetwork = \"n\"\n«chain_id = 1", "network[0].chain_id"),
-            ("[[network]]\nchain = \"c\"\nnetwork = \"n\"\n«max_lag = 2", "network[0].max_lag"),
+            ("[[network]]\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n«network_id = 1", "network[0].network_id"),
+            (
+                "[[network]]\nchain = \"ethereum\"\nnetwork = \"mainnet\"\n«genesis_hash = \"0x00\"",
+                "network[0].genesis_hash",
+            ),
         ] {
             faulty(&with("shards = 2", line), path, &["not built yet; remove it"]);
         }

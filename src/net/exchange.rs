@@ -244,10 +244,7 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
                 }
                 board.note(endpoint, shard.index, note, permit, now_ns, shard.random());
                 count(*context, endpoint, verdict, now_ns.saturating_sub(begun_ns));
-                let objection = tiered.as_ref().and_then(|tiered| objection(tiered, verdict, &received));
-                if let (Some(tiered), Some(event)) = (&tiered, objection) {
-                    tiered.learn(context, endpoint, plan, event, now_ns);
-                }
+                let objection = tiered.as_ref().and_then(|tiered| objection(tiered, endpoint, verdict, &received));
                 let plain = || held.event(&machine, gateway.family, verdict, &received);
                 machine.feed(objection.unwrap_or_else(plain));
                 held.christen(&mut machine, gateway.family, ask);
@@ -341,10 +338,10 @@ impl Held {
     }
 }
 
-/// What a tiered Route has against an answer.
-fn objection(tiered: &Tiered<'_>, verdict: Verdict, received: &Option<Received>) -> Option<Event> {
+/// What a tiered Route has against an answer of this Endpoint.
+fn objection(tiered: &Tiered<'_>, at: EndpointIx, verdict: Verdict, received: &Option<Received>) -> Option<Event> {
     let Some(Received { incoming, finding: Finding::JsonRpc(checked) }) = received else { return None };
-    tiered.objection(verdict, &incoming.buf[incoming.body.clone()], checked)
+    tiered.objection(at, verdict, &incoming.buf[incoming.body.clone()], checked)
 }
 
 /// Whether an answer that is held still contradicts the chain.

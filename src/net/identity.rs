@@ -6,6 +6,7 @@ use crate::logic::snapshot::Network;
 use crate::logic::units::{Nanos, SECOND};
 use crate::net::own_call::{OwnCalls, Said};
 use crate::wire::block_header::quantity;
+use crate::wire::params::member_names;
 use std::sync::Arc;
 
 /// How often it is asked anew.
@@ -69,11 +70,11 @@ pub async fn renew(was: Identity, calls: &OwnCalls<'_>, network: &Network) -> Id
     };
     let table = snapshot.methods.table(endpoint.protocol, Family::Evm);
     let closed = |modules: &[u8]| {
-        let modules: Result<std::collections::HashMap<String, serde::de::IgnoredAny>, _> =
-            serde_json::from_slice(modules);
-        modules.map_or(0, |modules| table.namespaces().lacking(modules.keys().map(String::as_str)))
+        let mut names = Vec::new();
+        let whole = member_names(modules, |name| names.push(name));
+        if whole { table.namespaces().lacking(names) } else { 0 }
     };
-    tips.close(calls.ask("rpc_modules", "[]", closed).await.unwrap_or(0));
+    tips.lacks_namespaces(calls.ask("rpc_modules", "[]", closed).await.unwrap_or(0));
     now
 }
 

@@ -5,7 +5,7 @@ use crate::logic::block::BlockRef;
 use crate::logic::facts::{Reads, Shows};
 use crate::logic::failover::{CallMachine, Event, Finish};
 use crate::logic::lacking;
-use crate::logic::methods::Method;
+use crate::logic::methods::MethodId;
 use crate::logic::routing::Plan;
 use crate::logic::snapshot::{EndpointIx, Gateway, Network, Strategy};
 use crate::logic::tiers::{Lack, Requirement};
@@ -14,7 +14,7 @@ use crate::logic::verdict::Verdict;
 use crate::net::exchange::{Ask, Context};
 use crate::net::ring;
 use crate::shared::counters::RouteCells;
-use crate::shared::tip_board::NetworkTips;
+use crate::shared::tip_board::{NetworkTips, TipBoard};
 use crate::wire::answer_blocks::{blocks, is_empty};
 use crate::wire::block_args::asked;
 use crate::wire::jsonrpc::Checked;
@@ -25,7 +25,9 @@ const LOOK_NS: Nanos = 2 * MS;
 /// A Call on a tiered Route.
 pub struct Tiered<'a> {
     need: Requirement,
-    row: Option<&'a Method>,
+    /// Its row in the table, if it has one.
+    method: Option<MethodId>,
+    tips: &'a TipBoard,
     chain: Option<&'a NetworkTips>,
     /// Its answers are compared with the chain: it names no block or transaction by hash, and the result shows one.
     shows: Shows,
@@ -55,7 +57,7 @@ impl<'a> Tiered<'a> {
         let by_hash = past.is_some_and(|past| exempt(past.newest) || exempt(past.oldest));
         let replayable = plan.class.ends_with_caller() && !call.is_notification();
         let shows = row.filter(|_| replayable && !by_hash).map_or(Shows::Nothing, |row| row.shows);
-        Some(Tiered { need, row, chain, shows, replayable })
+        Some(Tiered { need, method: row.map(|_| plan.method), tips: &live.tips, chain, shows, replayable })
     }
 
     /// What the Call needs of an Endpoint.
@@ -64,12 +66,19 @@ impl<'a> Tiered<'a> {
     }
 
     /// What stands against delivering an answer that would be final.
-    pub fn objection(&self, verdict: Verdict, body: &[u8], checked: &Checked) -> Option<Event> {
+    pub fn objection(&self, at: EndpointIx, verdict: Verdict, body: &[u8], checked: &Checked) -> Option<Event> {
         if verdict != Verdict::Final || !self.replayable {
             return None;
         }
         match checked {
-            Checked::Error { code, value } => error(*code, &body[value.clone()]).map(Event::Lacks),
+            Checked::Error { code, value } => {
+                let lack = error(*code, &body[value.clone()])?;
+                // Remembered for a method of the table: of all others together nothing can be said.
+                if let (Lack::Method, Some(method), Some(tips)) = (lack, self.method, self.tips.endpoint(at)) {
+                    tips.learn(method, ring::now());
+                }
+                Some(Event::Lacks(lack))
+            }
             Checked::Result(value) => {
                 let result = &body[value.clone()];
                 if self.need.by_hash && is_empty(result) {
@@ -90,16 +99,6 @@ impl<'a> Tiered<'a> {
             !against
         });
         against
-    }
-
-    /// Remembers that an Endpoint said that it lacks a method of the table.
-    pub fn learn(&self, context: &Context<'_>, endpoint: EndpointIx, plan: Plan, event: Event, now_ns: Nanos) {
-        if event == Event::Lacks(Lack::Method)
-            && self.row.is_some()
-            && let Some(tips) = context.current.live.tips.endpoint(endpoint)
-        {
-            tips.learn(plan.method, now_ns);
-        }
     }
 }
 

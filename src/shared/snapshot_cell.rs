@@ -78,7 +78,12 @@ impl Live {
 }
 
 /// The cells of a Gateway's Routes, and of the Calls that reached none.
-fn route_cells(snapshot: &Snapshot, gateway: &Gateway, shards: usize, before: Option<&Live>) -> Vec<Arc<PerShard<RouteCells>>> {
+fn route_cells(
+    snapshot: &Snapshot,
+    gateway: &Gateway,
+    shards: usize,
+    before: Option<&Live>,
+) -> Vec<Arc<PerShard<RouteCells>>> {
     let old = before.and_then(|before| {
         let same = |old: &Gateway| old.id == gateway.id && old.family == gateway.family;
         let at = before.snapshot.gateways.iter().position(same)?;

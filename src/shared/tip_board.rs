@@ -120,7 +120,7 @@ impl EndpointTips {
     }
 
     /// Namespaces that it does not offer; only the tracking shard may.
-    pub fn close(&self, namespaces: u64) {
+    pub fn lacks_namespaces(&self, namespaces: u64) {
         self.closed.store(namespaces, Relaxed);
     }
 

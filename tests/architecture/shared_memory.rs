@@ -49,6 +49,32 @@ const ATOMICS: &[(&str, &str, &str)] = &[
         "on a reload or new addresses; read once a tick",
     ),
     (
+        "src/shared/counters.rs",
+        "tiers: OnceLock<Box<CachePadded<TierCells>>>,",
+        "once per shard and tiered Route: when a Call first falls back",
+    ),
+    ("src/shared/tip_board.rs", "best: AtomicU64,", "per poll of a chain's Endpoints"),
+    ("src/shared/tip_board.rs", "best_at: AtomicU64,", "per poll of a chain's Endpoints"),
+    (
+        "src/shared/tip_board.rs",
+        "closed: AtomicU64,",
+        "when an Endpoint is asked who it is: at first, and every 5 minutes",
+    ),
+    ("src/shared/tip_board.rs", "good_until_ns: AtomicU64,", "per poll of a chain's Endpoints"),
+    ("src/shared/tip_board.rs", "lacking: [AtomicU64; LEARNED_MAX],", "when a node says that it lacks a method"),
+    ("src/shared/tip_board.rs", "lag: AtomicU64,", "per poll of a chain's Endpoints"),
+    ("src/shared/tip_board.rs", "learned: AtomicU64,", "when a node says that it lacks a method"),
+    (
+        "src/shared/tip_board.rs",
+        "mismatches: AtomicU64,",
+        "per poll, while an Endpoint is on another chain than it should be",
+    ),
+    ("src/shared/tip_board.rs", "polled: AtomicU64,", "per poll of an Endpoint"),
+    ("src/shared/tip_board.rs", "version: ArcSwapOption<String>,", "when an Endpoint is asked who it is"),
+    ("src/shared/tip_board.rs", "wanted: AtomicU64,", "when an answer contradicts the chain"),
+    ("src/shared/tip_board.rs", "window: Box<[AtomicU64]>,", "per new block of a chain, and on re-orgs"),
+    ("src/shared/tip_board.rs", "word: AtomicU64,", "per poll of a chain's Endpoints"),
+    (
         "src/wire/tls_config.rs",
         "static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();",
         "once, when TLS is first set up",
@@ -99,11 +125,6 @@ const TOUCHES: &[(&str, &str, &str)] = &[
         "src/net/exchange.rs",
         "let permit = match board.begin(endpoint, probe, now_ns, until_ns + PERMIT_SLACK_NS) {",
         "nothing; shared for a probe, and where an Endpoint has `rps`",
-    ),
-    (
-        "src/net/exchange.rs",
-        "match machine.next(route, board, now_ns, &mut || shard.random()) {",
-        "read per attempt: two words of the Circuit",
     ),
     (
         "src/net/exchange.rs",
@@ -164,6 +185,53 @@ const TOUCHES: &[(&str, &str, &str)] = &[
         "|| matches!(current.live.board.state(EndpointIx(at as u16)), State::Closed | State::HeldClosed { .. });",
         "read per second, only where an Endpoint has `warm`",
     ),
+    (
+        "src/net/identity.rs",
+        "tips.lacks_namespaces(calls.ask( , , closed).await.unwrap_or(0));",
+        "by the tracking shard, when it asks an Endpoint who it is",
+    ),
+    ("src/net/identity.rs", "tips.set_version(None);", "by the tracking shard, when it asks an Endpoint who it is"),
+    (
+        "src/net/identity.rs",
+        "tips.set_version(Some(Arc::new(client.to_owned())));",
+        "by the tracking shard, when it asks an Endpoint who it is",
+    ),
+    (
+        "src/net/identity.rs",
+        "tips.set_version(Some(Arc::new(version)));",
+        "by the tracking shard, when it asks an Endpoint who it is",
+    ),
+    (
+        "src/net/tiered.rs",
+        "let wanted = [Some(endpoint), best].map(|at| at.and_then(|at| tips.endpoint(at)).map(|one| (one, one.want_poll())));",
+        "when an answer contradicts the chain",
+    ),
+    ("src/net/tiered.rs", "tips.learn(method, ring::now());", "when a node says that it lacks a method"),
+    ("src/net/tracker.rs", "if heard { &tips.polls_ok } else { &tips.polls_failed }.add(1);", "own, per poll"),
+    ("src/net/tracker.rs", "network.reorganised(reorg.depth);", "by the tracking shard, per re-org"),
+    ("src/net/tracker.rs", "network.set_best(best);", "by the tracking shard, per poll"),
+    (
+        "src/net/tracker.rs",
+        "network.set_canonical(number, hash.as_ref());",
+        "by the tracking shard, per new block and on re-orgs",
+    ),
+    (
+        "src/net/tracker.rs",
+        "self.current.live.board.journal().write(Incident { endpoint: id.into(), what, for_ns: 0 });",
+        "when the standing of an Endpoint changes, and per re-org",
+    ),
+    (
+        "src/net/tracker.rs",
+        "self.current.live.tips.note_mismatch();",
+        "by the tracking shard, per poll while an Endpoint is on another chain",
+    ),
+    ("src/net/tracker.rs", "self.tell(ring::now());", "by the tracking shard, per poll"),
+    ("src/net/tracker.rs", "tips.set_polled(wanted);", "by the tracking shard, per poll"),
+    (
+        "src/net/tracker.rs",
+        "tips.tell(Told { standing, tip: view.tip.unwrap_or(0), client, mismatched }, view.lag, view.good_until_ns);",
+        "by the tracking shard, per poll",
+    ),
 ];
 
 /// Lines of code with one of these words, blanks evened out.
@@ -216,6 +284,16 @@ fn net_touches_shared_memory_only_where_it_is_known_to() {
         "journal",
         "Arc::clone",
         "memory().",
+        ".tell(",
+        ".learn(",
+        ".want_poll(",
+        ".set_polled(",
+        ".set_version(",
+        ".set_canonical(",
+        ".set_best(",
+        ".lacks_namespaces(",
+        ".note_mismatch(",
+        ".reorganised(",
     ];
     let mut found = BTreeSet::new();
     for source in crate::sources().iter().filter(|source| source.room() == Some("net")) {
