@@ -5,11 +5,14 @@
 
 mod stopwatch;
 
+use ringway::logic::chain::Standing;
 use ringway::logic::circuit::Admission;
+use ringway::logic::facts::Client;
 use ringway::logic::failover::{Action, CallMachine, Event, Finish, World as _, weighted};
 use ringway::logic::fault::Outcome;
 use ringway::logic::routing::{Entrances, plan};
-use ringway::logic::snapshot::{EndpointIx, Gateway, GatewayIx, Protocol, Route, Server, Snapshot};
+use ringway::logic::snapshot::{EndpointIx, Gateway, GatewayIx, Protocol, Route, Server, Snapshot, Tier};
+use ringway::logic::tiers::Requirement;
 use ringway::logic::units::{MS, Nanos, SECOND};
 use ringway::logic::verdict::{Body, CircuitNote, Response, Verdict, judge};
 use ringway::names::keeper;
@@ -18,7 +21,10 @@ use ringway::net::client_head;
 use ringway::net::exchange::Answer;
 use ringway::net::reply::{self, Frame};
 use ringway::net::upstream;
+use ringway::shared::outlook::Outlook;
 use ringway::shared::snapshot_cell::Live;
+use ringway::shared::tip_board::Told;
+use ringway::wire::block_args::asked;
 use ringway::wire::http1::{HEADERS_MAX, HeadLimits};
 use ringway::wire::http1_request::{Framing, request_head};
 use ringway::wire::http1_response::{BodyFraming, response_head};
@@ -59,6 +65,16 @@ id = "many-shares"
 methods = ["eth_getBlockByHash"]
 strategy = "weighted"
 targets = [ALL]
+[[gateway.route]]
+id = "tiers"
+methods = ["eth_getBalance"]
+strategy = "tiered"
+targets = ["n0", "n1", "n2"]
+[[gateway.route]]
+id = "tiers-10"
+methods = ["eth_getCode"]
+strategy = "tiered"
+targets = ["n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"]
 "#;
 /// As many Endpoints as a Route may have.
 const ENDPOINTS: usize = 100;
@@ -66,6 +82,8 @@ const PARAMS: &str = r#"[{"to":"0xdac17f958d2ee523a2206206994597c13d831ec7","dat
 const ID: u64 = 1_000_083;
 const NOW_NS: Nanos = 3_600 * SECOND;
 const A: EndpointIx = EndpointIx(0);
+/// The newest block of all nodes.
+const TIP: u64 = 27_000_000;
 /// As `net::upstream` has them.
 const HEAD_LIMITS: HeadLimits = HeadLimits { bytes: 64 << 10, headers: HEADERS_MAX };
 
@@ -98,10 +116,17 @@ impl Setting {
             let place = "chain = \"ethereum\"\nnetwork = \"mainnet\"";
             let _ =
                 write!(config, "[[endpoint]]\nid = \"n{at}\"\n{place}\nurl = \"http://127.0.0.1:{}/\"\n", 18_000 + at);
+            let _ = writeln!(config, "tier = \"{}\"", Tier::ALL[at % 3].word());
         }
         let snapshot = ringway::config::resolve::resolve(&config, &|_| None).snapshot.expect("a valid file");
         let known = keeper::without_asking(&snapshot);
         let live = Live::new(snapshot, known, 1, None);
+        let chain = live.tips.network_of(A).expect("a network");
+        chain.set_best(Some((A, TIP)));
+        for tips in (0..ENDPOINTS).filter_map(|at| live.tips.endpoint(EndpointIx(at as u16))) {
+            let told = Told { standing: Standing::Fresh, tip: TIP, client: Client::Geth, mismatched: false };
+            tips.tell(told, 0, NOW_NS + SECOND);
+        }
         let body = format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"eth_call","params":{PARAMS}}}"#).into_bytes();
         let head = format!(
             "POST /eth HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
@@ -225,6 +250,8 @@ fn decisions(setting: &'static Setting) -> Vec<Stage> {
             machine.feed(black_box(Event::Judged(Verdict::Final)));
             attempted && machine.next(route, board, NOW_NS, &mut || 7) == Action::Finish(Finish::Reply)
         }),
+        by_tier("tiers", setting, "eth_getBalance"),
+        by_tier("tiers-10", setting, "eth_getCode"),
         stage("judge", move || {
             let response = Response { status: 200, retry_after_ns: None, body: Body::Result };
             black_box(judge(gateway.family, black_box(&response))) == (Verdict::Final, CircuitNote::Success)
@@ -246,6 +273,25 @@ fn by_weight(name: &'static str, route: &'static Route) -> Stage {
         draw = draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let chosen = black_box(weighted(black_box(route), route.eligible, draw));
         chosen.is_some_and(|at| usize::from(at) < route.targets.len())
+    })
+}
+
+/// What a Call needs, and where a tiered Route sends it: all of it that a Route without tiers does not do, and the choice.
+fn by_tier(name: &'static str, setting: &'static Setting, method: &'static str) -> Stage {
+    const CHEAPEST: &str = r#"["0xdac17f958d2ee523a2206206994597c13d831ec7","latest"]"#;
+    let (gateway, table) = (setting.gateway(), setting.gateway().table(&setting.snapshot().methods));
+    let planned = plan(gateway, table, method).1.expect("a method that is offered");
+    let route = &gateway.routes[usize::from(planned.route.0)];
+    let chain = setting.live.tips.network_of(A).expect("a network");
+    stage(name, move || {
+        let row = table.get(black_box(planned.method)).expect("a row");
+        let past = asked(row.reads, Some(black_box(CHEAPEST.as_bytes())));
+        let need = Requirement::of(row.reads, Some(row.tier), past, chain.best(), 64);
+        let outlook = Outlook::new(&setting.live, gateway, planned.method, method);
+        let mut machine = CallMachine::new(black_box(route), planned.class, false, None);
+        machine.needs(need);
+        let action = machine.next(route, &outlook, NOW_NS, &mut || 7);
+        matches!(black_box(action), Action::Attempt { endpoint: A, probe: false, .. })
     })
 }
 

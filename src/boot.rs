@@ -25,6 +25,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// So long a start waits for the first polls of Endpoints: one that is dead must not keep the others from serving.
+const TRACKED_WITHIN: Duration = Duration::from_secs(1);
+
 /// Why a gateway did not start, or how it ended; the text is for people.
 #[derive(Debug)]
 pub struct Failure(pub String);
@@ -131,6 +134,7 @@ pub fn start(snapshot: Snapshot) -> Result<Running, Failure> {
     let files = host::socket_files(&bound);
     let running = Running { world, files, listen: bound, admin, driver, names, shards: threads };
     running.wait_until_accepting();
+    running.wait_until_tracked();
     Ok(running)
 }
 
@@ -142,6 +146,14 @@ impl Running {
             live.counters.shards.iter().all(|shard| shard.accepting.get() == 1)
         };
         while !accepting() && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Gives trackers a moment to find out who is who: before that, what only some software has is nobody's.
+    fn wait_until_tracked(&self) {
+        let patience = Instant::now() + TRACKED_WITHIN;
+        while !self.world.live.load().tips.all_polled() && Instant::now() < patience {
             std::thread::sleep(Duration::from_millis(1));
         }
     }

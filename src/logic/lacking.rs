@@ -30,8 +30,9 @@ const NO_METHOD: i64 = -32601;
 /// Longest text that is looked at: a node says such things briefly, and a revert may carry a caller's own words.
 const TEXT_MAX: usize = 512;
 
-/// What an error to a stateless query lacks; `None` = it is an answer.
-pub fn judge(code: i64, message: &str) -> Option<Lack> {
+/// What an error to a stateless query lacks; `None` = it is an answer. `by_hash`: it asked for what a hash names, so
+/// that a node that found nothing may have dropped it.
+pub fn judge(code: i64, message: &str, by_hash: bool) -> Option<Lack> {
     if code == NO_METHOD {
         return Some(Lack::Method);
     }
@@ -41,6 +42,9 @@ pub fn judge(code: i64, message: &str) -> Option<Lack> {
     }
     if code == PRUNED_HISTORY || STATE.iter().any(|words| says(message, words)) {
         return Some(Lack::State);
+    }
+    if by_hash && says(message, "not found") && !says(message, "method") {
+        return Some(Lack::Null);
     }
     let no_method = says(message, "the method ") && says(message, "does not exist");
     (no_method || says(message, "method not found")).then_some(Lack::Method)
@@ -71,7 +75,7 @@ mod tests {
             (4444, "pruned history unavailable"),
             (4444, ""),
         ] {
-            assert_eq!(judge(code, message), Some(Lack::State), "{message}");
+            assert_eq!(judge(code, message, true), Some(Lack::State), "{message}");
         }
     }
 
@@ -83,8 +87,18 @@ mod tests {
             (-32000, "Method not found"),
             (-32000, "the method trace_block does not exist/is not available"),
         ] {
-            assert_eq!(judge(code, message), Some(Lack::Method), "{message}");
+            assert_eq!(judge(code, message, true), Some(Lack::Method), "{message}");
         }
+    }
+
+    #[test]
+    fn what_a_hash_names_and_a_node_does_not_find_may_be_found_in_a_longer_past() {
+        for message in ["transaction not found", "transaction 0xab not found", "Block not found"] {
+            let lack = judge(-32000, message, true);
+            assert!(matches!(lack, Some(Lack::Null | Lack::State)), "{message}: {lack:?}");
+        }
+        assert_eq!(judge(-32000, "transaction not found", false), None);
+        assert_eq!(judge(3, "execution reverted: not found", true), None);
     }
 
     #[test]
@@ -100,7 +114,7 @@ mod tests {
             (-32000, ""),
             (-32000, &long),
         ] {
-            assert_eq!(judge(code, message), None, "{message}");
+            assert_eq!(judge(code, message, false), None, "{message}");
         }
     }
 }

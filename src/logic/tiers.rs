@@ -111,7 +111,7 @@ impl Requirement {
         best: Option<u64>,
         finality_depth: u64,
     ) -> Requirement {
-        let by_hash = matches!(reads, Reads::ByHash);
+        let by_hash = matches!(reads, Reads::ByHash | Reads::TraceByHash);
         let none = Requirement { floor, by_hash, ..Requirement::default() };
         let Some(asked) = asked else { return none };
         let below = |block: BlockRef| match (block, best) {

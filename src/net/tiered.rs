@@ -54,9 +54,9 @@ impl<'a> Tiered<'a> {
         let need = Requirement::of(reads, row.map(|row| row.tier), past, best, finality_depth);
         // Who names a block by hash wants that one, wherever it is; a pending one is on no chain yet.
         let exempt = |block| matches!(block, BlockRef::Hash | BlockRef::Pending);
-        let by_hash = past.is_some_and(|past| exempt(past.newest) || exempt(past.oldest));
+        let named = past.is_some_and(|past| exempt(past.newest) || exempt(past.oldest));
         let replayable = plan.class.ends_with_caller() && !call.is_notification();
-        let shows = row.filter(|_| replayable && !by_hash).map_or(Shows::Nothing, |row| row.shows);
+        let shows = row.filter(|_| replayable && !named).map_or(Shows::Nothing, |row| row.shows);
         Some(Tiered { need, method: row.map(|_| plan.method), tips: &live.tips, chain, shows, replayable })
     }
 
@@ -72,7 +72,7 @@ impl<'a> Tiered<'a> {
         }
         match checked {
             Checked::Error { code, value } => {
-                let lack = error(*code, &body[value.clone()])?;
+                let lack = error(*code, &body[value.clone()], self.need.by_hash)?;
                 // Remembered for a method of the table: of all others together nothing can be said.
                 if let (Lack::Method, Some(method), Some(tips)) = (lack, self.method, self.tips.endpoint(at)) {
                     tips.learn(method, ring::now());
@@ -103,14 +103,14 @@ impl<'a> Tiered<'a> {
 }
 
 /// What an error object lacks.
-fn error(code: i64, error: &[u8]) -> Option<Lack> {
+fn error(code: i64, error: &[u8], by_hash: bool) -> Option<Lack> {
     #[derive(serde::Deserialize)]
     struct Error<'a> {
         #[serde(borrow, default)]
         message: std::borrow::Cow<'a, str>,
     }
     let message = serde_json::from_slice::<Error<'_>>(error).map(|error| error.message).unwrap_or_default();
-    lacking::judge(code, &message)
+    lacking::judge(code, &message, by_hash)
 }
 
 /// Has the Endpoint and the best one polled at once, and waits for it, but not for ever. One poll serves all who wait.

@@ -207,6 +207,7 @@ fn has_usable_target(gateway: &Gateway, live: &Live, now_ns: Nanos) -> bool {
     let route = &gateway.routes[usize::from(gateway.default_route.0)];
     route.targets.iter().enumerate().any(|(at, target)| {
         let eligible = route.eligible >> at & 1 == 1;
-        eligible && !matches!(live.board.usable(target.endpoint, now_ns), Admission::Reject { .. })
+        let here = eligible && !live.tips.is_mismatched(target.endpoint);
+        here && !matches!(live.board.usable(target.endpoint, now_ns), Admission::Reject { .. })
     })
 }

@@ -316,6 +316,12 @@ impl TipBoard {
         self.endpoints.iter().any(Option::is_some)
     }
 
+    /// Whether each Endpoint that is followed has been polled, well or not.
+    pub fn all_polled(&self) -> bool {
+        let polled = |tips: &EndpointTips| tips.polls_ok.get() + tips.polls_failed.get() > 0;
+        self.endpoints.iter().flatten().all(|tips| polled(tips))
+    }
+
     /// What is known of an Endpoint, if it is tracked.
     pub fn endpoint(&self, at: EndpointIx) -> Option<&EndpointTips> {
         self.endpoints.get(usize::from(at.0))?.as_ref().map(|tips| &***tips)
