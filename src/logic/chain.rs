@@ -234,8 +234,10 @@ impl Chain {
 
     fn settle(&mut self, at: usize, parting: Option<Parting>) {
         let believed = parting.filter(|_| !self.doubted(at));
-        if let (Some(parting), Some(peer)) = (believed, self.peers.get(at)) {
-            self.reorgs.shown(at, parting, &peer.branch);
+        if let Some(parting) = believed {
+            let has = |peer: &Peer, place: &(u64, Hash)| peer.branch.hash(place.0) == Some(&place.1);
+            let together = |places: [_; 2]| self.peers.iter().any(|peer| places.iter().all(|place| has(peer, place)));
+            self.reorgs.shown(at, parting, together);
         }
         self.follow();
     }
