@@ -4,6 +4,9 @@ use super::tree::{Ms, Tree, made_up};
 use crate::random::Random;
 use ringway::logic::block::{Hash, Header};
 
+/// So long a node that flips shows one of its chains.
+const FLIP_MS: Ms = 6_000;
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Trouble {
     None,
@@ -15,6 +18,8 @@ pub enum Trouble {
     Away,
     /// Follows a fork of its own, slower than the true chain.
     Partitioned,
+    /// The same, and shows the true chain in between: two nodes behind one address.
+    Flips,
     /// Reports tips so many blocks ahead, with made-up hashes; whether they fit each other.
     Lies(u64, bool),
 }
@@ -42,7 +47,7 @@ impl Node {
         let to = random.between(from + 4_000, quiet_ms);
         let delay = random.below(150);
         let mut node = Node { trouble, from, to, delay, private: vec![], seed: random.bits() };
-        if trouble == Trouble::Partitioned {
+        if matches!(trouble, Trouble::Partitioned | Trouble::Flips) {
             let (mut now, mut head) = (from, tree.head(from.saturating_sub(delay)));
             while now < to {
                 node.private.push((now, head));
@@ -65,7 +70,10 @@ impl Node {
                 let still = by * (self.to - now) / (self.to - self.from);
                 tree.above(head, tree.blocks[head].number - still)
             }
-            Trouble::Partitioned => self.private[self.private.partition_point(|(at, _)| *at <= now) - 1].1,
+            Trouble::Flips if (now - self.from) / FLIP_MS % 2 == 1 => head,
+            Trouble::Partitioned | Trouble::Flips => {
+                self.private[self.private.partition_point(|(at, _)| *at <= now) - 1].1
+            }
             Trouble::None | Trouble::Away | Trouble::Lies(..) => head,
         }
     }

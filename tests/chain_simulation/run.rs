@@ -54,7 +54,7 @@ impl Run {
         let mut lies = false;
         let mut nodes = vec![];
         for at in 0..count {
-            let trouble = if at < healthy { Trouble::None } else { trouble(&mut random, &mut lies) };
+            let trouble = if at < healthy { Trouble::None } else { trouble(&mut random, block_ms, &mut lies) };
             nodes.push(Node::new(&mut random, &mut tree, block_ms, quiet_ms, trouble));
         }
         let lost = random.pick(&[0.0, 0.0, 0.02, 0.1]);
@@ -182,8 +182,8 @@ impl What {
 }
 
 /// One liar at most: two that agree can't be told from two honest ones.
-fn trouble(random: &mut Random, lies: &mut bool) -> Trouble {
-    match random.below(6) {
+fn trouble(random: &mut Random, block_ms: Ms, lies: &mut bool) -> Trouble {
+    match random.below(7) {
         0 => Trouble::None,
         1 => Trouble::Frozen,
         2 => Trouble::RolledBack(random.between(1, 30)),
@@ -193,6 +193,8 @@ fn trouble(random: &mut Random, lies: &mut bool) -> Trouble {
             let ahead = random.pick(&[100, 150, 300, 100_000]) + random.below(40);
             Trouble::Lies(ahead, random.once_in(2))
         }
+        // On a fast chain the way back takes longer than it stays.
+        5 if block_ms >= 2_000 => Trouble::Flips,
         _ => Trouble::Partitioned,
     }
 }
