@@ -150,10 +150,8 @@ impl Oracle {
         let shown = &mut self.seen[node].shown;
         shown.resize(tree.blocks.len(), Shown::Nothing);
         shown[block] = Shown::Read;
-        if let Some(parent) = tree.blocks[block].parent {
-            if shown[parent] == Shown::Nothing {
-                shown[parent] = Shown::Named;
-            }
+        if let Some(parent) = tree.blocks[block].parent.filter(|parent| shown[*parent] == Shown::Nothing) {
+            shown[parent] = Shown::Named;
         }
     }
 
@@ -291,12 +289,8 @@ impl Oracle {
                 if !unknown || view.tip.is_some() {
                     return Err(format!("node {node} was not heard of for long and is {view:?}"));
                 }
-            } else if self.seen[node].lies && others > 0 {
-                if !matches!(view.standing, Standing::Unknown | Standing::Fork) {
-                    return Err(format!("node {node} lies and is {view:?}"));
-                }
-            } else if self.seen[node].lies || unknown && others < 2 {
-                continue;
+            } else if self.seen[node].lies && others > 0 && !unknown && view.standing != Standing::Fork {
+                return Err(format!("node {node} lies and is {view:?}"));
             }
         }
         Ok(())
