@@ -526,6 +526,19 @@ mod tests {
     }
 
     #[test]
+    fn who_is_not_believed_shows_no_reorg() {
+        let mut net = Net::new(3);
+        for number in 90..=100 {
+            net.all(number);
+        }
+        net.says(2, block(2, 95, 100));
+        net.says(2, block(7, 0, 50_000));
+        assert_eq!(net.reorgs(), [], "its way back was under way");
+        net.poll(1, 2, 95, 100);
+        assert_eq!(net.reorgs(), [(96, 5)]);
+    }
+
+    #[test]
     fn sixty_four_above_count_and_one_alone_counts() {
         let mut net = Net::new(2);
         net.says(1, block(7, 0, 9_000));
