@@ -234,8 +234,10 @@ impl Chain {
 
     fn settle(&mut self, at: usize, parting: Option<Parting>) {
         let believed = parting.filter(|_| !self.doubted(at));
-        if let (Some(parting), Some(peer)) = (believed, self.peers.get(at)) {
-            self.reorgs.shown(at, parting, &peer.branch);
+        if let Some(parting) = believed {
+            let has = |peer: &Peer, place: &(u64, Hash)| peer.branch.hash(place.0) == Some(&place.1);
+            let together = |places: [_; 2]| self.peers.iter().any(|peer| places.iter().all(|place| has(peer, place)));
+            self.reorgs.shown(at, parting, together);
         }
         self.follow();
     }
@@ -445,21 +447,26 @@ mod tests {
     fn a_chain_of_lies_is_not_walked_for_ever() {
         let mut net = Net::new(1);
         net.poll(0, 1, 0, 1_000);
-        let (mut asked, mut at) = (0, 1_200);
-        net.says(0, main(at));
-        while let Some(missing) = net.chain.missing(0) {
-            // Each names a parent that fits nothing.
-            let lie = Header { parent: hash(9, missing - 1), ..block(9, at - 1, missing) };
-            let lie = if missing == at { main(at) } else { lie };
-            assert_eq!(net.chain.filled(0, &lie, net.now_ns), Ok(()));
-            (asked, at) = (asked + 1, at);
-            if net.chain.missing(0).is_none() {
-                break;
-            }
+        // Made-up blocks that fit each other and nothing else, down to what was known.
+        let mut read = vec![];
+        for _ in 0..WINDOW {
+            net.poll(0, 9, 0, 1_200);
+            read.append(&mut net.read);
         }
-        assert!(asked <= WINDOW, "{asked}");
+        assert_eq!((read.len(), read.last()), (200, Some(&1_000)));
         net.says(0, main(5_000));
         assert_eq!(net.chain.missing(0), None, "nothing that is known is near");
+        // What is named by nobody is not taken: it is asked for once a poll, and given up.
+        net.says(0, main(5_200));
+        for _ in 0..20 {
+            if let Some(missing) = net.chain.missing(0) {
+                read.push(missing);
+                assert_eq!(net.chain.filled(0, &block(8, 0, missing), net.now_ns), Ok(()));
+                assert_eq!(net.chain.missing(0), None);
+            }
+            net.says(0, main(5_200));
+        }
+        assert_eq!(read.len(), 200 + 8);
     }
 
     #[test]
@@ -516,6 +523,19 @@ mod tests {
         }
         assert_eq!(net.standing(0), Standing::Lagging);
         assert!(net.reorgs().is_empty());
+    }
+
+    #[test]
+    fn who_is_not_believed_shows_no_reorg() {
+        let mut net = Net::new(3);
+        for number in 90..=100 {
+            net.all(number);
+        }
+        net.says(2, block(2, 95, 100));
+        net.says(2, block(7, 0, 50_000));
+        assert_eq!(net.reorgs(), [], "its way back was under way");
+        net.poll(1, 2, 95, 100);
+        assert_eq!(net.reorgs(), [(96, 5)]);
     }
 
     #[test]
@@ -612,6 +632,32 @@ mod tests {
         net.poll(0, 1, 0, 96);
         net.poll(0, 1, 0, 101);
         assert_eq!(net.reorgs(), [(99, 1)]);
+    }
+
+    #[test]
+    fn what_a_rollback_leaves_above_the_tip_is_of_the_branch_that_it_stood_on() {
+        let mut net = Net::new(1);
+        for number in 90..=100 {
+            net.all(number);
+        }
+        net.says(0, block(2, 96, 105));
+        net.poll(0, 2, 96, 104);
+        assert_eq!((net.read.clone(), net.reorgs()), (vec![103, 102, 101, 100, 99, 98, 97], vec![(97, 4)]));
+    }
+
+    #[test]
+    fn a_rollback_below_the_way_back_does_not_end_it() {
+        let mut net = Net::new(1);
+        for number in 90..=100 {
+            net.all(number);
+        }
+        net.says(0, block(2, 96, 101));
+        assert_eq!(net.chain.missing(0), Some(100));
+        net.poll(0, 1, 0, 93);
+        assert_eq!(net.reorgs(), []);
+        net.poll(0, 2, 96, 98);
+        net.poll(0, 2, 96, 101);
+        assert_eq!(net.reorgs(), [(97, 4)]);
     }
 
     #[test]

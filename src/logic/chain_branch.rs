@@ -19,8 +19,8 @@ pub struct Parting {
     pub hash: Hash,
     /// The old branch's highest known block.
     pub top: u64,
-    /// Whether the block below is known to be common to both.
-    pub sure: bool,
+    /// The lowest height at which it may have begun: above the highest known common block.
+    pub lowest: u64,
 }
 
 /// How a block meets what was known at its height.
@@ -37,6 +37,8 @@ pub struct Branch {
     tip: Option<u64>,
     /// The highest remembered height: above the tip after a rollback.
     top: u64,
+    /// Whether what is above the tip stood on it.
+    above_is_own: bool,
     /// Nothing older than this has ever been known, or it can't be read.
     floor: u64,
     /// The way back to the old branch while it is under way.
@@ -108,7 +110,8 @@ impl Branch {
         self.tip = Some(number);
         self.floor = self.floor.min(number);
         self.top = self.top.max(number);
-        self.place(number, header.hash);
+        let met = self.place(number, header.hash);
+        self.above_is_own = matches!(met, Met::Same);
         let joined = self.link(number, header.parent);
         over.or(joined).or_else(|| self.given_up())
     }
@@ -157,13 +160,16 @@ impl Branch {
     }
 
     /// Another hash stands at this height now. Ways down go one by one, so that above it all is of the new branch, but
-    /// for what was left above the tip.
+    /// for what a rollback left above the tip: that is of the old one, unless it is known to stand on the tip.
     fn parted(&mut self, number: u64, hash: Hash) {
         let tip = self.tip.unwrap_or(number);
-        let top = if self.top > tip { self.top } else { number };
-        self.window.keep(|known| known.number <= tip);
-        self.top = tip;
-        let way = self.parting.get_or_insert(Parting { number, hash, top, sure: false });
+        let mut top = number;
+        if self.top > tip && (number == tip || !self.above_is_own) {
+            top = self.top;
+            self.window.keep(|known| known.number <= tip);
+            self.top = tip;
+        }
+        let way = self.parting.get_or_insert(Parting { number, hash, top, lowest: 0 });
         if number <= way.number {
             (way.number, way.hash) = (number, hash);
         }
@@ -177,18 +183,17 @@ impl Branch {
             return None;
         }
         let met = self.place(below, parent);
-        let way = self.parting?;
-        (matches!(met, Met::Same) && below < way.number)
-            .then(|| self.parting.take().map(|way| Parting { sure: way.number == number, ..way }))?
+        // After a rollback below the way's end a link tells nothing of it.
+        let (way, tip) = (self.parting?, self.tip?);
+        let joined = matches!(met, Met::Same) && (below..=tip).contains(&way.number) && below != way.number;
+        self.parting.take_if(|_| joined).map(|way| Parting { lowest: number, ..way })
     }
 
-    /// The way back ends where nothing below can be read: what is known by then is told.
+    /// The way back ends where nothing below can be read: what is known by then is told. After a rollback below it it
+    /// waits until the chain is there again.
     fn given_up(&mut self) -> Option<Parting> {
-        let way = self.parting?;
-        let gone = self.tip?.saturating_sub(way.number) >= WINDOW;
-        if gone || !self.may_grow_down(self.lowest()?) {
-            return self.parting.take();
-        }
-        None
+        let passed = self.tip?.checked_sub(self.parting?.number)?;
+        let over = passed >= WINDOW || !self.may_grow_down(self.lowest()?);
+        self.parting.take_if(|_| over)
     }
 }

@@ -1,10 +1,14 @@
 //! Which re-orgs of a network have been seen: one that several Endpoints show is one.
 
-use super::chain_branch::{Branch, Parting};
+use super::block::Hash;
+use super::chain_branch::Parting;
 use std::collections::VecDeque;
 
 /// So many re-orgs back it is known who has shown which.
 const REMEMBERED: usize = 16;
+
+/// A hash at a height.
+pub type Place = (u64, Hash);
 
 /// One re-org of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,30 +49,25 @@ impl Event {
         }
     }
 
-    /// Whether an Endpoint's parting is this event: it starts with the same block. Where one of the two did not know
-    /// the block below its first one, it may have started lower: then the new branch tells.
-    fn is(&self, parting: &Parting, branch: &Branch) -> bool {
+    /// Whether an Endpoint's parting is this event: both start with the same block, or may do so as far as is known,
+    /// and both blocks are of one branch.
+    fn is(&self, parting: &Parting, on_one_branch: &impl Fn([Place; 2]) -> bool) -> bool {
         let own = &self.parting;
-        if (own.number, own.hash) == (parting.number, parting.hash) {
-            return true;
-        }
-        (!own.sure || !parting.sure)
-            && own.number <= parting.top
-            && parting.number <= own.top
-            && branch.hash(own.number) == Some(&own.hash)
+        let places = [(own.number, own.hash), (parting.number, parting.hash)];
+        let overlap = own.lowest <= parting.number && parting.lowest <= own.number;
+        places[0] == places[1] || overlap && on_one_branch(places)
     }
 }
 
 impl Reorgs {
     /// An Endpoint left its old branch.
-    pub fn shown(&mut self, at: usize, parting: Parting, branch: &Branch) {
-        let same = self.events.iter_mut().rev().find(|event| event.is(&parting, branch));
+    pub fn shown(&mut self, at: usize, parting: Parting, on_one_branch: impl Fn([Place; 2]) -> bool) {
+        let same = self.events.iter_mut().rev().find(|event| event.is(&parting, &on_one_branch));
         // One that shows an event again has left it in between: that is another one.
         if let Some(event) = same.filter(|event| !event.has(at)) {
             event.set(at);
-            event.parting.top = event.parting.top.max(parting.top);
-            if parting.sure && !event.parting.sure {
-                event.parting = Parting { top: event.parting.top, ..parting };
+            if parting.lowest == parting.number {
+                event.parting = parting;
             }
             return;
         }
