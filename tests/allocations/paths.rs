@@ -38,7 +38,7 @@ const fn at(name: &'static str, gateway: &'static str, fields: &'static str, bou
     Path { name, asked, callers: 1, requests: STEADY, bound }
 }
 
-pub const PATHS: [Path; 9] = [
+pub const PATHS: [Path; 11] = [
     calls("plain", "eth_call", 0.0),
     Path { callers: 16, ..calls("plain, 16 callers", "eth_call", 0.0) },
     calls("answer of 2 KB", "eth_getBlockReceipts", 0.0),
@@ -47,6 +47,11 @@ pub const PATHS: [Path; 9] = [
     calls("broadcast", "eth_sendRawTransaction", 0.0),
     // A socket, what connects it, and on io_uring what closes it.
     at("failover", "eth-failover", "", 5.0),
+    at("tiered", "eth-tiered", "", 0.0),
+    Path {
+        asked: Asked::Calls { gateway: "eth-tiered", method: "eth_getBlockReceipts", batch: 0, fields: "" },
+        ..at("tiered, 2 KB compared with the chain", "", "", 0.0)
+    },
     at("CORS", "eth-pages", "Origin: https://app.example\r\n", 0.0),
     // Where the parts of its head are, and the state of what is rare.
     Path { name: "TRON HTTP", asked: Asked::Tron, callers: 1, requests: STEADY, bound: 2.0 },
@@ -115,6 +120,12 @@ pub fn configuration(node: SocketAddr, dead: SocketAddr) -> String {
         endpoint("tron", "tron", node, api),
         gateway("eth", "ethereum", "\"up\"", ""),
         gateway("eth-failover", "ethereum", "\"dead\", \"up\"", ""),
+        // Polled at the start, and not again while it is counted.
+        "[[network]]\nchain = \"tiers\"\nnetwork = \"mainnet\"\npoll_interval = \"60s\"\n".to_owned(),
+        endpoint("cheap", "tiers", node, "tier = \"minimal\""),
+        endpoint("dear", "tiers", node, "tier = \"archive\""),
+        gateway("eth-tiered", "tiers", "\"cheap\", \"dear\"", "")
+            .replace("[[gateway.route]]", "[[gateway.route]]\nstrategy = \"tiered\""),
         gateway("eth-pages", "ethereum", "\"up\"", &format!("cors = {{ origins = [\"{ORIGIN}\"] }}")),
         gateway("tron", "tron", "\"tron\"", api),
     ]
