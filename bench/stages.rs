@@ -122,7 +122,7 @@ impl Setting {
         let known = keeper::without_asking(&snapshot);
         let live = Live::new(snapshot, known, 1, None);
         let chain = live.tips.network_of(A).expect("a network");
-        chain.set_best(Some((A, TIP)));
+        chain.set_best(Some(TIP));
         for tips in (0..ENDPOINTS).filter_map(|at| live.tips.endpoint(EndpointIx(at as u16))) {
             let told = Told { standing: Standing::Fresh, tip: TIP, client: Client::Geth, mismatched: false };
             tips.tell(told, 0, NOW_NS + SECOND);

@@ -116,11 +116,12 @@ fn error(code: i64, error: &[u8], by_hash: bool) -> Option<Lack> {
 /// Has the Endpoint and the best one polled at once, and waits for it, but not for ever. One poll serves all who wait.
 pub async fn ask_again(context: Context<'_>, endpoint: EndpointIx, until_ns: Nanos) -> Nanos {
     let tips = &context.current.live.tips;
-    let best = tips.network_of(endpoint).and_then(NetworkTips::best_at).filter(|best| *best != endpoint);
-    let wanted = [Some(endpoint), best].map(|at| at.and_then(|at| tips.endpoint(at)).map(|one| (one, one.want_poll())));
+    let own = tips.endpoint(endpoint).map(|tips| &tips.wish);
+    let wishes =
+        [own, tips.network_of(endpoint).map(|network| &network.wish)].map(|wish| wish.map(|wish| (wish, wish.make())));
     loop {
         let now_ns = ring::now();
-        let over = wanted.iter().flatten().all(|(tips, wanted)| tips.polled() >= *wanted);
+        let over = wishes.iter().flatten().all(|(wish, number)| wish.granted() >= *number);
         if over || now_ns >= until_ns {
             return now_ns;
         }

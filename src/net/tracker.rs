@@ -36,6 +36,14 @@ struct Tracker {
     chain: RefCell<Chain>,
 }
 
+/// What was wished for when a poll began.
+#[derive(Clone, Copy)]
+struct Wishes {
+    own: u64,
+    /// Of whoever has the newest block.
+    best: u64,
+}
+
 /// One Endpoint of it.
 struct Followed {
     at: EndpointIx,
@@ -124,9 +132,13 @@ impl Tracker {
     fn poll_if_due(self: Rc<Tracker>, shard: &Rc<Shard>, slot: usize, now_ns: Nanos) {
         let interval_ns = self.facts().poll_interval_ns;
         let mut one = self.followed[slot].borrow_mut();
-        let Some(tips) = self.tips(one.at) else { return };
-        let wanted = tips.wanted();
-        if one.polling || (one.due_ns > now_ns && tips.polled() >= wanted) {
+        let (Some(tips), Some(network)) = (self.tips(one.at), self.current.live.tips.network(self.network)) else {
+            return;
+        };
+        let is_best = || self.chain.borrow().best(now_ns).is_some_and(|(best, _)| best == slot);
+        let wishes = Wishes { own: tips.wish.made(), best: network.wish.made() };
+        let wanted = tips.wish.granted() < wishes.own || (network.wish.granted() < wishes.best && is_best());
+        if one.polling || (one.due_ns > now_ns && !wanted) {
             return;
         }
         if one.due_ns <= now_ns {
@@ -136,10 +148,10 @@ impl Tracker {
         one.polling = true;
         drop(one);
         let (tracker, owned, panicked) = (self.clone(), shard.clone(), shard.clone());
-        ring::spawn(async move { tracker.poll(&owned, slot, wanted).await }, move || panicked.note_panic());
+        ring::spawn(async move { tracker.poll(&owned, slot, wishes).await }, move || panicked.note_panic());
     }
 
-    async fn poll(self: Rc<Tracker>, shard: &Rc<Shard>, slot: usize, wanted: u64) {
+    async fn poll(self: Rc<Tracker>, shard: &Rc<Shard>, slot: usize, wishes: Wishes) {
         let at = self.followed[slot].borrow().at;
         let interval_ns = self.facts().poll_interval_ns;
         let timeout_ns = (3 * interval_ns).clamp(POLL_TIMEOUT_MIN_NS, POLL_TIMEOUT_MAX_NS);
@@ -153,8 +165,13 @@ impl Tracker {
         drop(one);
         if let Some(tips) = self.tips(at) {
             if heard { &tips.polls_ok } else { &tips.polls_failed }.add(1);
+            let best = self.chain.borrow().best(ring::now()).map(|(best, _)| best);
             self.tell(ring::now());
-            tips.set_polled(wanted);
+            tips.wish.grant(wishes.own);
+            // If another one has the newest block by now, the wish is for that one's.
+            if best.is_none_or(|best| best == slot) {
+                self.current.live.tips.network(self.network).inspect(|network| network.wish.grant(wishes.best));
+            }
         }
     }
 
@@ -180,7 +197,7 @@ impl Tracker {
     fn tell(&self, now_ns: Nanos) {
         let (mut chain, tips) = (self.chain.borrow_mut(), &self.current.live.tips);
         let Some(network) = tips.network(self.network) else { return };
-        let best = chain.best(now_ns).and_then(|(slot, number)| Some((self.followed.get(slot)?.borrow().at, number)));
+        let best = chain.best(now_ns).map(|(_, number)| number);
         for (number, hash) in chain.take_changed() {
             network.set_canonical(number, hash.as_ref());
         }

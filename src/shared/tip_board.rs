@@ -42,6 +42,35 @@ pub struct Told {
     pub mismatched: bool,
 }
 
+/// Wishes for a poll at once. One poll grants all that were made before it began.
+#[derive(Debug, Default)]
+pub struct Wish {
+    wanted: AtomicU64,
+    polled: AtomicU64,
+}
+
+impl Wish {
+    /// Asks for a poll at once; gives the number that [`Wish::granted`] reaches when it is done.
+    pub fn make(&self) -> u64 {
+        self.wanted.fetch_add(1, Relaxed) + 1
+    }
+
+    /// The number of the newest wish.
+    pub fn made(&self) -> u64 {
+        self.wanted.load(Relaxed)
+    }
+
+    /// The newest wish that a poll was begun and ended for.
+    pub fn granted(&self) -> u64 {
+        self.polled.load(Relaxed)
+    }
+
+    /// A poll that was begun when so much was wanted has ended; only the tracking shard may.
+    pub fn grant(&self, wanted: u64) {
+        self.polled.store(wanted, Relaxed);
+    }
+}
+
 /// One Endpoint.
 #[derive(Debug)]
 pub struct EndpointTips {
@@ -55,8 +84,8 @@ pub struct EndpointTips {
     learned: AtomicU64,
     /// Method (16 bits, one more than its id) and the second until which it is taken for lacking.
     lacking: [AtomicU64; LEARNED_MAX],
-    wanted: AtomicU64,
-    polled: AtomicU64,
+    /// Polls out of turn.
+    pub wish: Wish,
     version: ArcSwapOption<String>,
     /// Polls that brought a block.
     pub polls_ok: Cell,
@@ -73,8 +102,7 @@ impl EndpointTips {
             closed: AtomicU64::default(),
             learned: AtomicU64::default(),
             lacking: Default::default(),
-            wanted: AtomicU64::default(),
-            polled: AtomicU64::default(),
+            wish: Wish::default(),
             version: ArcSwapOption::default(),
             polls_ok: Cell::default(),
             polls_failed: Cell::default(),
@@ -151,26 +179,6 @@ impl EndpointTips {
         self.lacking.iter().any(|cell| is_it(cell.load(Relaxed)))
     }
 
-    /// Asks for a poll at once; gives the number that [`EndpointTips::polled`] reaches when it is done.
-    pub fn want_poll(&self) -> u64 {
-        self.wanted.fetch_add(1, Relaxed) + 1
-    }
-
-    /// The number of the newest wish.
-    pub fn wanted(&self) -> u64 {
-        self.wanted.load(Relaxed)
-    }
-
-    /// The newest wish that a poll was begun and ended for.
-    pub fn polled(&self) -> u64 {
-        self.polled.load(Relaxed)
-    }
-
-    /// A poll that was begun when so much was wanted has ended; only the tracking shard may.
-    pub fn set_polled(&self, wanted: u64) {
-        self.polled.store(wanted, Relaxed);
-    }
-
     /// Its `web3_clientVersion`, for people.
     pub fn version(&self) -> Option<Arc<String>> {
         self.version.load_full()
@@ -187,8 +195,8 @@ impl EndpointTips {
 pub struct NetworkTips {
     /// One more than the newest block; 0 = none is known.
     best: AtomicU64,
-    /// One more than the Endpoint that has it, in the newest Snapshot.
-    best_at: AtomicU64,
+    /// Polls out of turn of whoever has it.
+    pub wish: Wish,
     /// By number modulo [`WINDOW`]: 16 bits of what is above, and 48 of the hash, so that one word is never torn.
     window: Box<[AtomicU64]>,
     /// Re-orgs that were seen.
@@ -203,7 +211,7 @@ impl Default for NetworkTips {
     fn default() -> NetworkTips {
         NetworkTips {
             best: AtomicU64::default(),
-            best_at: AtomicU64::default(),
+            wish: Wish::default(),
             window: (0..WINDOW).map(|_| AtomicU64::default()).collect(),
             reorgs: Cell::default(),
             depths: Default::default(),
@@ -218,15 +226,9 @@ impl NetworkTips {
         self.best.load(Relaxed).checked_sub(1)
     }
 
-    /// The Endpoint that has it.
-    pub fn best_at(&self) -> Option<EndpointIx> {
-        self.best_at.load(Relaxed).checked_sub(1).and_then(|at| u16::try_from(at).ok()).map(EndpointIx)
-    }
-
-    /// Writes both; only the tracking shard may.
-    pub fn set_best(&self, best: Option<(EndpointIx, u64)>) {
-        self.best.store(best.map_or(0, |(_, number)| number.saturating_add(1)), Relaxed);
-        self.best_at.store(best.map_or(0, |(at, _)| u64::from(at.0) + 1), Relaxed);
+    /// Writes it; only the tracking shard may.
+    pub fn set_best(&self, best: Option<u64>) {
+        self.best.store(best.map_or(0, |number| number.saturating_add(1)), Relaxed);
     }
 
     /// The hash of a block on the canonical chain is this; only the tracking shard may.
@@ -405,8 +407,8 @@ mod tests {
         let network = NetworkTips::default();
         let hash = |byte| [byte; 32];
         assert_eq!(network.agrees(7, &hash(1)), None);
-        network.set_best(Some((EndpointIx(3), 1_000)));
-        assert_eq!((network.best(), network.best_at()), (Some(1_000), Some(EndpointIx(3))));
+        network.set_best(Some(1_000));
+        assert_eq!(network.best(), Some(1_000));
         network.set_canonical(1_000, Some(&hash(1)));
         network.set_canonical(745, Some(&hash(0)));
         assert_eq!(network.agrees(1_000, &hash(1)), Some(true));
@@ -418,7 +420,17 @@ mod tests {
         network.set_canonical(1_000, None);
         assert_eq!(network.agrees(1_000, &hash(2)), None);
         network.set_best(None);
-        assert_eq!((network.best(), network.best_at(), network.agrees(745, &hash(0))), (None, None, None));
+        assert_eq!((network.best(), network.agrees(745, &hash(0))), (None, None));
+    }
+
+    #[test]
+    fn one_poll_grants_the_wishes_that_were_made_before_it_began() {
+        let wish = Wish::default();
+        let (one, two) = (wish.make(), wish.make());
+        let begun = wish.made();
+        let late = wish.make();
+        wish.grant(begun);
+        assert!(wish.granted() >= one && wish.granted() >= two && wish.granted() < late);
     }
 
     #[test]

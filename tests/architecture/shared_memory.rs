@@ -54,7 +54,6 @@ const ATOMICS: &[(&str, &str, &str)] = &[
         "once per shard and tiered Route: when a Call first falls back",
     ),
     ("src/shared/tip_board.rs", "best: AtomicU64,", "per poll of a chain's Endpoints"),
-    ("src/shared/tip_board.rs", "best_at: AtomicU64,", "per poll of a chain's Endpoints"),
     (
         "src/shared/tip_board.rs",
         "closed: AtomicU64,",
@@ -201,11 +200,6 @@ const TOUCHES: &[(&str, &str, &str)] = &[
         "tips.set_version(Some(Arc::new(version)));",
         "by the tracking shard, when it asks an Endpoint who it is",
     ),
-    (
-        "src/net/tiered.rs",
-        "let wanted = [Some(endpoint), best].map(|at| at.and_then(|at| tips.endpoint(at)).map(|one| (one, one.want_poll())));",
-        "when an answer contradicts the chain",
-    ),
     ("src/net/tiered.rs", "tips.learn(method, ring::now());", "when a node says that it lacks a method"),
     ("src/net/tracker.rs", "if heard { &tips.polls_ok } else { &tips.polls_failed }.add(1);", "own, per poll"),
     ("src/net/tracker.rs", "network.reorganised(reorg.depth);", "by the tracking shard, per re-org"),
@@ -226,10 +220,20 @@ const TOUCHES: &[(&str, &str, &str)] = &[
         "by the tracking shard, per poll while an Endpoint is on another chain",
     ),
     ("src/net/tracker.rs", "self.tell(ring::now());", "by the tracking shard, per poll"),
-    ("src/net/tracker.rs", "tips.set_polled(wanted);", "by the tracking shard, per poll"),
     (
         "src/net/tracker.rs",
         "tips.tell(Told { standing, tip: view.tip.unwrap_or(0), client, mismatched }, view.lag, view.good_until_ns);",
+        "by the tracking shard, per poll",
+    ),
+    (
+        "src/net/tiered.rs",
+        "[own, tips.network_of(endpoint).map(|network| &network.wish)].map(|wish| wish.map(|wish| (wish, wish.make())));",
+        "when an answer contradicts the chain",
+    ),
+    ("src/net/tracker.rs", "tips.wish.grant(wishes.own);", "by the tracking shard, per poll"),
+    (
+        "src/net/tracker.rs",
+        "self.current.live.tips.network(self.network).inspect(|network| network.wish.grant(wishes.best));",
         "by the tracking shard, per poll",
     ),
 ];
@@ -286,8 +290,8 @@ fn net_touches_shared_memory_only_where_it_is_known_to() {
         "memory().",
         ".tell(",
         ".learn(",
-        ".want_poll(",
-        ".set_polled(",
+        "wish.make(",
+        "wish.grant(",
         ".set_version(",
         ".set_canonical(",
         ".set_best(",
