@@ -90,8 +90,8 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "endpoint_stays_in_the_set",
         file: "failover.rs",
-        old: "            self.remaining &= !bit;\n            let endpoint",
-        new: "            let endpoint",
+        old: "        self.remaining &= !bit;\n        if world",
+        new: "        if world",
         breaks: "one Call hits one Endpoint twice",
         must: Catches::Simulation,
     },
@@ -106,8 +106,8 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "gives_up_at_the_first_rejection",
         file: "failover.rs",
-        old: "                    self.rejected(until_ns);\n                    continue;",
-        new: "                    self.rejected(until_ns);\n                    if self.attempts > 0 { break; }\n                    continue;",
+        old: "                self.rejected(until_ns);\n                return Turn::Rejected;",
+        new: "                self.rejected(until_ns);\n                if self.attempts > 0 { (self.remaining, self.deferred) = (0, 0); }\n                return Turn::Rejected;",
         breaks: "after a failure one open Circuit ends the Call though others admit",
         must: Catches::Simulation,
     },
@@ -130,8 +130,8 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "open_circuit_is_admitted",
         file: "failover.rs",
-        old: "                Admission::Reject { until_ns } => {\n                    self.deferred &= !bit;",
-        new: "                Admission::Reject { .. } if self.attempts > 0 => false,\n                Admission::Reject { until_ns } => {\n                    self.deferred &= !bit;",
+        old: "            Admission::Reject { until_ns } => {\n                self.deferred &= !bit;",
+        new: "            Admission::Reject { .. } if self.attempts > 0 => false,\n            Admission::Reject { until_ns } => {\n                self.deferred &= !bit;",
         breaks: "a retry hammers a node whose Circuit is open",
         must: Catches::Simulation,
     },
@@ -218,8 +218,8 @@ pub const BUGS: &[Bug] = &[
     Bug {
         name: "priority_from_the_end",
         file: "failover.rs",
-        old: "Some(self.remaining.trailing_zeros() as u8),",
-        new: "Some(127 - self.remaining.leading_zeros() as u8),",
+        old: "Some(set.trailing_zeros() as u8);",
+        new: "Some(127 - set.leading_zeros() as u8);",
         breaks: "the most expensive node is asked first",
         must: Catches::Both,
     },
