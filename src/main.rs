@@ -117,11 +117,9 @@ fn explain(wish: Explain) -> Result<u8, boot::Failure> {
         call => Ok(call.to_owned()),
     };
     let token = door.as_ref().and_then(|door| door.token.as_ref());
-    let told = typed
-        .and_then(|call| ask::typed_call(&call, wish.params.as_deref()))
-        .and_then(|call| ask::explain(admin, token, &wish.gateway, &call))
-        .map_err(boot::Failure)?;
-    let shown = if wish.json { Some(told) } else { explain_table::table(&told) };
+    let call = typed.and_then(|call| ask::typed_call(&call, wish.params.as_deref())).map_err(boot::Failure)?;
+    let told = ask::explain(admin, token, &wish.gateway, &call).map_err(boot::Failure)?;
+    let shown = if wish.json { Some(told) } else { explain_table::table(&told, &call) };
     let odd =
         || boot::Failure(format!("the gateway at {admin} answers in a way that this version can't read: use --json"));
     print(shown.ok_or_else(odd)?.trim_end());

@@ -6,12 +6,18 @@ use std::fmt::Write;
 /// The head of the table.
 const HEAD: [&str; 7] = ["#", "ENDPOINT", "FIRST", "CIRCUIT", "TIP", "LAG", "NOTE"];
 
-/// The table; `None` if the text is no such decision.
-pub fn table(json: &str) -> Option<String> {
+/// What the columns mean that do not say it themselves.
+const LEGEND: &str = "# = the order of asking while each one fails, FIRST = how likely it is the first\n";
+
+/// The table; `None` if the text is no such decision. `call` is the JSON text of what was asked about.
+pub fn table(json: &str, call: &str) -> Option<String> {
     let told: Value = serde_json::from_str(json).ok()?;
+    let call: Value = serde_json::from_str(call).unwrap_or_default();
+    let name = ["path", "method"].iter().find_map(|key| call[key].as_str()).unwrap_or_default();
     let (gateway, class) = (told["gateway"].as_str()?, told["class"].as_str()?);
     let mut out = String::new();
-    let _ = writeln!(out, "Gateway   {gateway}");
+    // Escaped: a name may hold what a terminal would obey.
+    let _ = writeln!(out, "Call      {} to Gateway {gateway}", name.escape_debug());
     if let (Some(route), Some(strategy)) = (told["route"].as_str(), told["strategy"].as_str()) {
         let attempts = match told["max_attempts"].as_u64()? {
             1 => "1 attempt".to_owned(),
@@ -37,8 +43,12 @@ pub fn table(json: &str) -> Option<String> {
     out.push('\n');
     lines(&mut out, &rows);
     let kept = targets.iter().filter(|target| target["kept"] == true).count() as u64;
+    out.push_str("\n");
+    out.push_str(LEGEND);
     if told["max_attempts"].as_u64().is_some_and(|most| most < kept) {
-        out.push_str("\nMore targets than attempts: the last ones are asked only where an earlier one is left out.\n");
+        out.push_str(
+            "More targets than attempts: the last ones are asked only if an earlier one is left out by then.\n",
+        );
     }
     Some(out)
 }
@@ -56,7 +66,7 @@ fn repetition(class: &str) -> &'static str {
 fn needs(requirement: &Value) -> Vec<String> {
     let text = |key: &str, before: &str| requirement[key].as_str().map(|word| format!("{before}{word}"));
     let height = requirement["height"].as_u64().map(|height| format!("block {height}"));
-    let tier = text("tier", "tier ").map(|tier| format!("{tier} or higher"));
+    let tier = text("tier", "at least tier ");
     [tier, text("capability", "capability "), height].into_iter().flatten().collect()
 }
 
@@ -75,8 +85,8 @@ fn row(target: &Value) -> [String; 7] {
     };
     let kept = target["kept"] == true;
     let note = target["reason"].as_str().map(|reason| {
-        let does = if kept { "asked late" } else { "left out" };
-        format!("{does}, {reason}: {}", meaning(reason, kept))
+        let does = if kept { "" } else { "left out, " };
+        format!("{does}{reason}: {}", meaning(reason, kept))
     });
     let note = note.unwrap_or_default();
     [number("order"), text("endpoint"), first, text("circuit"), number("tip"), number("lag"), note]
@@ -146,20 +156,21 @@ mod tests {
             ],
         });
         let right = "\
-Gateway   eth
+Call      eth_getBalance to Gateway eth
 Route     default: tiered, at most 2 attempts
 class     stateless: after any failure the next Endpoint is asked
-needs     tier full or higher, capability core, block 18999000
+needs     at least tier full, capability core, block 18999000
 
 #  ENDPOINT   FIRST  CIRCUIT       TIP  LAG  NOTE
 1  geth-1    75.0 %  closed   19000100    0
 1  geth-2    25.0 %  closed   19000100    0
-2  late           -  closed   19000090   10  asked late, lag: it is behind the best tip
+2  late           -  closed   19000090   10  lag: it is behind the best tip
 -  down           -  open            -    -  left out, circuit: its Circuit is open, or its probe is under way
 
-More targets than attempts: the last ones are asked only where an earlier one is left out.
+# = the order of asking while each one fails, FIRST = how likely it is the first
+More targets than attempts: the last ones are asked only if an earlier one is left out by then.
 ";
-        assert_eq!(table(&told.to_string()).as_deref(), Some(right));
+        assert_eq!(table(&told.to_string(), r#"{"method":"eth_getBalance"}"#).as_deref(), Some(right));
     }
 
     #[test]
@@ -167,19 +178,18 @@ More targets than attempts: the last ones are asked only where an earlier one is
         let told = r#"{"gateway":"eth","route":null,"strategy":null,"class":"effect","requirement":{"tier":null,
             "capability":"admin","height":null},"endpoint_free":false,"max_attempts":null,"targets":[],
             "refused":{"code":-32601,"reason":"not_exposed","message":"Method not available on this Gateway"}}"#;
-        let right = "\
-Gateway   eth
+        let right = r"Call      admin_\u{1b}x to Gateway eth
 class     effect: the next Endpoint is asked only if it was certainly not executed
 needs     capability admin
 refused   -32601 (not_exposed): Method not available on this Gateway
 ";
-        assert_eq!(table(told).as_deref(), Some(right));
+        assert_eq!(table(told, r#"{"method":"admin_\u001bx"}"#).as_deref(), Some(right));
     }
 
     #[test]
     fn what_is_no_decision_is_no_table() {
         for odd in ["", "[]", "{}", r#"{"gateway":"eth"}"#, "null", r#"{"gateway":1,"class":2,"targets":[]}"#] {
-            assert_eq!(table(odd), None, "{odd}");
+            assert_eq!(table(odd, "{}"), None, "{odd}");
         }
     }
 }
