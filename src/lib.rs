@@ -44,6 +44,7 @@ pub mod logic {
     pub mod decision;
     pub mod dial;
     pub mod doubt;
+    pub mod draw;
     pub mod explain;
     pub mod facts;
     pub mod failover;

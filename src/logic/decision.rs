@@ -4,7 +4,8 @@
 //! those of the [`Slate`], and both look at the same world as a Call that is sent.
 
 use super::call::Class;
-use super::failover::{CallMachine, Turn, World, share};
+use super::draw::share;
+use super::failover::{CallMachine, Turn, World};
 use super::fault::Fault;
 use super::snapshot::{Endpoint, Gateway, Route, Strategy, Tier};
 use super::tiers::{Cause, Dropped, Requirement, Slate};
@@ -159,5 +160,140 @@ fn stands_back(why: Cause) -> Why {
         Cause::Circuit | Cause::Failure => Why::HalfOpen,
         Cause::Capability | Cause::MissingState => Why::Capability,
         Cause::UnknownTip => Why::UnknownTip,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logic::chain::Standing;
+    use crate::logic::circuit::Admission;
+    use crate::logic::snapshot::tests::snapshot;
+    use crate::logic::snapshot::{EndpointIx, Snapshot, Target, shares};
+    use crate::logic::tiers::{Has, Seen, place};
+
+    struct Sky(Vec<(Admission, Seen)>);
+    impl World for Sky {
+        fn admission(&self, endpoint: EndpointIx, _: Nanos) -> Admission {
+            self.0[usize::from(endpoint.0)].0
+        }
+        fn seen(&self, endpoint: EndpointIx, _: Nanos) -> Seen {
+            self.0[usize::from(endpoint.0)].1
+        }
+        fn is_mismatched(&self, endpoint: EndpointIx) -> bool {
+            self.0[usize::from(endpoint.0)].1.mismatched
+        }
+    }
+
+    const OPEN: Admission = Admission::Reject { until_ns: 9 };
+
+    fn fresh() -> Seen {
+        Seen { standing: Standing::Fresh, tip: 100, ..Seen::default() }
+    }
+
+    /// Targets with these weights and tiers, and the last one disabled.
+    fn all(strategy: Strategy, targets: &[(u16, Tier)]) -> Snapshot {
+        let mut snapshot = snapshot();
+        let model = snapshot.endpoints[0].clone();
+        snapshot.endpoints = targets.iter().map(|(_, tier)| Endpoint { tier: *tier, ..model.clone() }).collect();
+        snapshot.endpoints.last_mut().unwrap().enabled = false;
+        let route = &mut snapshot.gateways[0].routes[0];
+        let target =
+            |(at, (weight, _)): (usize, &(u16, Tier))| Target { endpoint: EndpointIx(at as u16), weight: *weight };
+        route.strategy = strategy;
+        route.targets = targets.iter().enumerate().map(target).collect();
+        let counts = |at: usize| at + 1 < targets.len() && (strategy == Strategy::Priority || targets[at].0 > 0);
+        route.eligible = (0..targets.len()).filter(|at| counts(*at)).fold(0, |set, at| set | 1 << at);
+        route.shares = shares(&route.targets, route.eligible);
+        place(route, &snapshot.endpoints);
+        snapshot
+    }
+
+    type Row = (Option<u32>, Option<Why>, f64);
+
+    fn decided(
+        snapshot: &Snapshot,
+        class: Class,
+        need: Requirement,
+        sky: &Sky,
+    ) -> (Vec<Row>, Option<Tier>, Option<Fault>) {
+        let gateway = &snapshot.gateways[0];
+        let Decision { parts, tier, refused } =
+            decide((gateway, &gateway.routes[0]), &snapshot.endpoints, class, need, sky, 0);
+        (parts.iter().map(|part| (part.order, part.why, part.probability)).collect(), tier, refused)
+    }
+
+    #[test]
+    fn in_priority_each_is_a_choice_of_its_own_and_who_must_not_probe_does_so_last() {
+        let snapshot = all(Strategy::Priority, &[(1, Tier::Full); 5]);
+        let elsewhere = Seen { mismatched: true, ..fresh() };
+        let sky = Sky(vec![
+            (OPEN, fresh()),
+            (Admission::Probe, fresh()),
+            (Admission::Admit, fresh()),
+            (Admission::Admit, elsewhere),
+            (Admission::Admit, fresh()),
+        ]);
+        let need = Requirement::default();
+        let away = [(None, Some(Why::Mismatch), 0.0), (None, Some(Why::Disabled), 0.0)];
+        let open = (None, Some(Why::Rejected), 0.0);
+        let query = vec![open, (Some(1), None, 1.0), (Some(2), None, 0.0), away[0], away[1]];
+        assert_eq!(decided(&snapshot, Class::Stateless, need, &sky), (query, None, None));
+        let effect = vec![open, (Some(2), Some(Why::HalfOpen), 0.0), (Some(1), None, 1.0), away[0], away[1]];
+        assert_eq!(decided(&snapshot, Class::Effect, need, &sky), (effect, None, None));
+    }
+
+    #[test]
+    fn what_is_drawn_shares_its_place_and_what_rejects_leaves_its_share_to_the_others() {
+        let snapshot = all(
+            Strategy::Weighted,
+            &[(4, Tier::Full), (1, Tier::Full), (3, Tier::Full), (0, Tier::Full), (1, Tier::Full)],
+        );
+        let mut sky = Sky(vec![(Admission::Admit, fresh()); 5]);
+        sky.0[0].0 = OPEN;
+        let need = Requirement::default();
+        let rows = vec![
+            (None, Some(Why::Rejected), 0.0),
+            (Some(1), None, 0.25),
+            (Some(1), None, 0.75),
+            (None, Some(Why::Weight), 0.0),
+            (None, Some(Why::Disabled), 0.0),
+        ];
+        assert_eq!(decided(&snapshot, Class::Stateless, need, &sky), (rows, None, None));
+        sky.0[1..3].iter_mut().for_each(|(admission, _)| *admission = OPEN);
+        let refused = decided(&snapshot, Class::Stateless, need, &sky).2;
+        assert_eq!(refused, Some(Fault::Unavailable { retry_after_ns: 9 }));
+    }
+
+    #[test]
+    fn in_tiers_the_cheapest_fresh_ones_come_first_and_each_other_one_has_its_reason() {
+        let tiers = [Tier::Full, Tier::Full, Tier::Minimal, Tier::Archive, Tier::Archive, Tier::Archive, Tier::Full];
+        let snapshot = all(Strategy::Tiered, &tiers.map(|tier| (1, tier)));
+        let seen = [
+            fresh(),
+            Seen { standing: Standing::Lagging, tip: 90, ..fresh() },
+            fresh(),
+            fresh(),
+            Seen { standing: Standing::Fork, ..fresh() },
+            Seen { has: Has::No, ..fresh() },
+            fresh(),
+        ];
+        let sky = Sky(seen.map(|seen| (Admission::Admit, seen)).to_vec());
+        let need = Requirement { floor: Some(Tier::Full), ..Requirement::default() };
+        let rows = vec![
+            (Some(1), None, 1.0),
+            (Some(3), Some(Why::Lag), 0.0),
+            (None, Some(Why::Tier), 0.0),
+            (Some(2), None, 0.0),
+            (None, Some(Why::Fork), 0.0),
+            (None, Some(Why::Capability), 0.0),
+            (None, Some(Why::Disabled), 0.0),
+        ];
+        assert_eq!(decided(&snapshot, Class::Stateless, need, &sky), (rows, Some(Tier::Full), None));
+        let high = decided(&snapshot, Class::Stateless, Requirement { height: 95, ..need }, &sky);
+        assert_eq!(high.0[1], (None, Some(Why::Height), 0.0));
+        let none = Sky(vec![(Admission::Admit, Seen { has: Has::No, ..fresh() }); 7]);
+        let refused = decided(&snapshot, Class::Stateless, need, &none).2;
+        assert_eq!(refused.map(Fault::code), Some(-32601));
     }
 }

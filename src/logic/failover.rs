@@ -18,6 +18,8 @@ use super::broadcast::Said;
 use super::call::Class;
 use super::circuit::Admission;
 use super::doubt::Doubt;
+use super::draw::Bits;
+pub use super::draw::weighted;
 use super::fault::{Fault, Reason, Unavailable};
 use super::snapshot::{EndpointIx, Route, Strategy};
 use super::tiers::{Cause, Course, Lack, Look, Requirement, Seen, Served};
@@ -584,54 +586,6 @@ impl CallMachine {
             self.remaining |= back;
             self.rounds += 1;
         }
-    }
-}
-
-/// The share of a target in a draw among `set`: what [`weighted`] gives it.
-pub fn share(route: &Route, set: u128, at: u8) -> f64 {
-    let weight = |at: u8| route.targets.get(usize::from(at)).map_or(0, |target| u32::from(target.weight));
-    let total: u32 = Bits(set).map(weight).sum();
-    if total == 0 { 0.0 } else { f64::from(weight(at)) / f64::from(total) }
-}
-
-/// One of the set bits at random by relative weight; removal renormalises by itself, because only the
-/// remaining weights are summed. `P(i) = w_i / Σw` to within 2^-46.
-pub fn weighted(route: &Route, remaining: u128, draw: u64) -> Option<u8> {
-    // The high half of draw × total is uniform over 0..total: no division, and no bias that anybody could measure.
-    let below = |total: u64| ((u128::from(draw) * u128::from(total)) >> 64) as u64;
-    // Of most Calls this is the only choice: many targets must not make it dear.
-    if remaining == route.eligible
-        && let Some(total) = route.shares.last()
-    {
-        let drawn = below(u64::from(*total));
-        let at = route.shares.partition_point(|up_to| u64::from(*up_to) <= drawn);
-        return u8::try_from(at).ok().filter(|_| at < route.shares.len());
-    }
-    let weights = || Bits(remaining).map(|at| (at, u64::from(route.targets[usize::from(at)].weight)));
-    let total: u64 = weights().map(|(_, weight)| weight).sum();
-    let mut left = below(total);
-    for (at, weight) in weights() {
-        if left < weight {
-            return Some(at);
-        }
-        left -= weight;
-    }
-    None
-}
-
-/// The positions of the set bits, lowest first.
-#[derive(Clone)]
-struct Bits(u128);
-
-impl Iterator for Bits {
-    type Item = u8;
-    fn next(&mut self) -> Option<u8> {
-        if self.0 == 0 {
-            return None;
-        }
-        let at = self.0.trailing_zeros() as u8;
-        self.0 &= self.0 - 1;
-        Some(at)
     }
 }
 

@@ -43,7 +43,7 @@ pub fn table(json: &str, call: &str) -> Option<String> {
     out.push('\n');
     lines(&mut out, &rows);
     let kept = targets.iter().filter(|target| target["kept"] == true).count() as u64;
-    out.push_str("\n");
+    out.push('\n');
     out.push_str(LEGEND);
     if told["max_attempts"].as_u64().is_some_and(|most| most < kept) {
         out.push_str(

