@@ -1,5 +1,6 @@
 //! From a configuration file to a running gateway: the only file that knows all rooms.
 
+use crate::config::admin_door::{self, AdminDoor};
 use crate::config::fault::Severity;
 use crate::config::machine::{self, Machine};
 use crate::config::resolve::{Resolved, resolve_bytes};
@@ -60,6 +61,15 @@ fn read_on(path: &str, machine: Option<&Machine>) -> Result<Resolved, Failure> {
         tls_config::machine_roots();
     }
     Ok(resolved)
+}
+
+/// Where the admin port is whose gateway was started with this file, and its token.
+///
+/// # Errors
+/// If the file can't be read, or does not say it.
+pub fn admin_door(path: &str) -> Result<AdminDoor, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| Failure(format!("{path}: {error}")))?;
+    admin_door::admin_door(&text, &|name| std::env::var(name).ok()).map_err(|why| Failure(format!("{path}:{why}")))
 }
 
 /// The lines that tell what is wrong with a file, and whether anything is.

@@ -41,8 +41,10 @@ pub mod logic {
     pub mod cidr;
     pub mod circuit;
     pub mod cors;
+    pub mod decision;
     pub mod dial;
     pub mod doubt;
+    pub mod draw;
     pub mod explain;
     pub mod facts;
     pub mod failover;
@@ -61,6 +63,7 @@ pub mod logic {
     pub mod snapshot;
     pub mod tiers;
     pub mod tls;
+    pub mod top_names;
     pub mod tron_http;
     pub mod units;
     pub mod verdict;
@@ -114,10 +117,12 @@ pub mod shared {
     pub mod outlook;
     pub mod snapshot_cell;
     pub mod tip_board;
+    pub mod unlisted;
 }
 
 /// Rank 1. The configuration file: what was typed, and what it means.
 pub mod config {
+    pub mod admin_door;
     mod check;
     mod endpoint;
     mod family;
@@ -179,6 +184,10 @@ pub mod ops {
     pub mod admin;
     mod admin_circuits;
     mod admin_guard;
+    mod admin_unlisted;
+    pub mod ask;
+    mod explain;
+    pub mod explain_table;
     pub mod incidents;
     pub mod log;
     pub mod metrics;

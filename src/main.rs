@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use ringway::boot;
+use ringway::ops::{ask, explain_table};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -18,6 +19,8 @@ Start here:
   ringway demo                            a Gateway over simulated nodes, with a curl line to paste
   ringway check ringway.toml              what is wrong with a configuration, all at once
   ringway serve --config ringway.toml     serve it; SIGTERM drains and ends
+  ringway explain --config ringway.toml GATEWAY METHOD
+                                          how the running gateway would decide a Call now
 
 The folder config/ of the source holds a minimal example and a full reference."
 )]
@@ -40,14 +43,47 @@ enum Command {
         #[arg(value_name = "FILE")]
         file: String,
     },
+    /// Show how a running gateway would decide a Call now, without sending it: which Endpoints would be asked, in
+    /// which order, and why not the others
+    #[command(after_help = "\
+Examples:
+  ringway explain --config ringway.toml eth eth_blockNumber
+  ringway explain --config ringway.toml eth eth_getBalance '[\"0x...\", \"0x10d4f\"]'
+  ringway explain --config ringway.toml eth '{\"method\":\"eth_call\",\"params\":[{},\"latest\"]}'
+  ringway explain --config ringway.toml --json eth - < call.json
+  ringway explain --config ringway.toml tron /wallet/getnowblock")]
+    Explain(Explain),
     /// Start simulated nodes and a Gateway in this process, and print how to call them
     Demo(ringway::demo::run::Options),
+}
+
+#[derive(clap::Args)]
+struct Explain {
+    /// The configuration file of the running gateway: where its admin port is, and its token
+    #[arg(long, value_name = "FILE", required_unless_present = "admin")]
+    config: Option<String>,
+    /// Another admin port than the file's
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<std::net::SocketAddr>,
+    /// Print the JSON of POST /v1/explain
+    #[arg(long)]
+    json: bool,
+    /// The id of the Gateway
+    #[arg(value_name = "GATEWAY")]
+    gateway: String,
+    /// The Call: JSON, `-` for JSON from standard input, or the name of a method (a path of TRON's HTTP API)
+    #[arg(value_name = "CALL", allow_hyphen_values = true)]
+    call: String,
+    /// With a method's name: its params in JSON (with a path: the body); none where left out
+    #[arg(value_name = "PARAMS")]
+    params: Option<String>,
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Serve { config } => boot::serve(&config),
         Command::Check { file } => check(&file),
+        Command::Explain(wish) => explain(wish),
         Command::Demo(options) => ringway::demo::run::run(&options),
     };
     match result {
@@ -69,6 +105,24 @@ fn check(file: &str) -> Result<u8, boot::Failure> {
     if let Some(snapshot) = &resolved.snapshot {
         print(ringway::config::summary::summary(snapshot).trim_end());
     }
+    Ok(0)
+}
+
+fn explain(wish: Explain) -> Result<u8, boot::Failure> {
+    let door = wish.config.as_deref().map(boot::admin_door).transpose()?;
+    let admin = wish.admin.or(door.as_ref().map(|door| door.admin)).filter(|admin| admin.port() != 0);
+    let admin = admin.ok_or_else(|| boot::Failure("the file leaves the admin port open: name it in --admin".into()))?;
+    let typed = match wish.call.as_str() {
+        "-" => std::io::read_to_string(std::io::stdin()).map_err(|error| error.to_string()),
+        call => Ok(call.to_owned()),
+    };
+    let token = door.as_ref().and_then(|door| door.token.as_ref());
+    let call = typed.and_then(|call| ask::typed_call(&call, wish.params.as_deref())).map_err(boot::Failure)?;
+    let told = ask::explain(admin, token, &wish.gateway, &call).map_err(boot::Failure)?;
+    let shown = if wish.json { Some(told) } else { explain_table::table(&told, &call) };
+    let odd =
+        || boot::Failure(format!("the gateway at {admin} answers in a way that this version can't read: use --json"));
+    print(shown.ok_or_else(odd)?.trim_end());
     Ok(0)
 }
 

@@ -11,6 +11,7 @@ mod gateway {
     mod coded;
     mod coded_answers;
     mod cors;
+    mod decisions;
     mod dns;
     mod envelope;
     mod explain;
@@ -51,6 +52,7 @@ mod gateway {
     mod tron;
     mod tron_honesty;
     mod tron_matrix;
+    mod unlisted;
     mod upstream;
     mod upstream_framing;
     mod vectors;

@@ -24,6 +24,7 @@ pub mod shared {
     pub mod outlook;
     pub mod snapshot_cell;
     pub mod tip_board;
+    pub mod unlisted;
 }
 
 use logic::circuit::Admission;

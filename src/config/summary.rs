@@ -82,13 +82,8 @@ fn route_row(route: &Route, endpoints: &[Endpoint]) -> [String; 5] {
         list(None).join(", ")
     };
     let methods = if route.methods.is_empty() { "all other".to_owned() } else { route.methods.len().to_string() };
-    let strategy = match route.strategy {
-        Strategy::Priority => "priority",
-        Strategy::Weighted => "weighted",
-        Strategy::Tiered => "tiered",
-    };
     let attempts = format!("{} x {}", route.max_attempts, show_duration(route.attempt_timeout_ns));
-    [route.id.to_string(), methods, strategy.to_owned(), attempts, targets]
+    [route.id.to_string(), methods, route.strategy.word().to_owned(), attempts, targets]
 }
 
 fn endpoint_row(endpoint: &Endpoint, at: u16, gateways: &[Gateway]) -> [String; 5] {

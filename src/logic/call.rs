@@ -23,6 +23,17 @@ impl Class {
         matches!(self, Class::Stateless | Class::SignedBroadcast)
     }
 
+    /// The word that people read.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Class::Stateless => "stateless",
+            Class::SignedBroadcast => "signed_broadcast",
+            Class::Local => "local",
+            Class::Effect => "effect",
+            Class::Unrecognised => "unrecognised",
+        }
+    }
+
     /// Whether a running attempt is cut short when the caller goes away: only what has no effect.
     pub const fn ends_with_caller(self) -> bool {
         matches!(self, Class::Stateless)

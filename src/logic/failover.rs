@@ -18,6 +18,8 @@ use super::broadcast::Said;
 use super::call::Class;
 use super::circuit::Admission;
 use super::doubt::Doubt;
+use super::draw::Bits;
+pub use super::draw::weighted;
 use super::fault::{Fault, Reason, Unavailable};
 use super::snapshot::{EndpointIx, Route, Strategy};
 use super::tiers::{Cause, Course, Lack, Look, Requirement, Seen, Served};
@@ -165,6 +167,22 @@ enum Step {
     Done(Finish),
 }
 
+/// What became of a target whose turn came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// It is asked.
+    Asked {
+        /// The Circuit is half-open: take the permit first.
+        probe: bool,
+    },
+    /// It is half-open, and this Call takes it only when nothing else is left.
+    Later,
+    /// Its Circuit, its rest or its budget rejects.
+    Rejected,
+    /// A tracker found it on another chain.
+    Mismatched,
+}
+
 /// The state of one Call.
 #[derive(Debug, Clone)]
 pub struct CallMachine {
@@ -263,36 +281,66 @@ impl CallMachine {
         }
         self.rounds = 0;
         while let Some(target) = self.select(route, world, now_ns, random) {
-            let bit = 1u128 << target;
-            self.remaining &= !bit;
             let endpoint = route.targets[usize::from(target)].endpoint;
-            if world.is_mismatched(endpoint) {
-                self.deferred &= !bit;
-                continue;
-            }
-            let probe = match world.admission(endpoint, now_ns) {
-                Admission::Admit => false,
-                // The last resort of a Call that shouldn't probe is still better than an error, once all of
-                // them were asked again: one may have closed meanwhile.
-                Admission::Probe if self.may_probe() || self.rounds >= 2 => true,
-                Admission::Probe => {
-                    self.course.missed(Cause::Circuit);
-                    self.deferred |= bit;
-                    continue;
-                }
-                Admission::Reject { until_ns } => {
-                    self.deferred &= !bit;
-                    self.rejected(until_ns);
-                    continue;
-                }
-            };
-            self.deferred &= !bit;
+            let Turn::Asked { probe } = self.turn(target, endpoint, world, now_ns) else { continue };
             self.attempts += 1;
             debug_assert!(self.attempts <= self.bound);
             self.step = Step::InFlight(endpoint);
             return Action::Attempt { endpoint, until_ns: now_ns.saturating_add(route.attempt_timeout_ns), probe };
         }
         self.give_up(route, world, now_ns)
+    }
+
+    /// The turn of a target has come: it leaves the Call's set, and is asked or not.
+    #[inline]
+    fn turn<W: World>(&mut self, target: u8, endpoint: EndpointIx, world: &W, now_ns: Nanos) -> Turn {
+        let bit = 1u128 << target;
+        self.remaining &= !bit;
+        if world.is_mismatched(endpoint) {
+            self.deferred &= !bit;
+            return Turn::Mismatched;
+        }
+        let probe = match world.admission(endpoint, now_ns) {
+            Admission::Admit => false,
+            // The last resort of a Call that shouldn't probe is still better than an error, once all of
+            // them were asked again: one may have closed meanwhile.
+            Admission::Probe if self.may_probe() || self.rounds >= 2 => true,
+            Admission::Probe => {
+                self.course.missed(Cause::Circuit);
+                self.deferred |= bit;
+                return Turn::Later;
+            }
+            Admission::Reject { until_ns } => {
+                self.deferred &= !bit;
+                self.rejected(until_ns);
+                return Turn::Rejected;
+            }
+        };
+        self.deferred &= !bit;
+        Turn::Asked { probe }
+    }
+
+    /// Goes through all whose turn would come if each of them failed, and asks nobody: `heard` is told of each turn,
+    /// with the number of the draw that it belongs to. What the caller would be told, if nobody would be asked.
+    pub fn rehearse<W: World>(
+        mut self,
+        route: &Route,
+        world: &W,
+        now_ns: Nanos,
+        mut heard: impl FnMut(usize, u8, Turn),
+    ) -> Option<Fault> {
+        let (mut draw, mut asked) = (0, false);
+        while let Some((set, _)) = self.offer(route, world, now_ns) {
+            // In their order each is a choice of its own.
+            let set = if route.strategy == Strategy::Priority { set & set.wrapping_neg() } else { set };
+            for at in Bits(set) {
+                let turn = self.turn(at, route.targets[usize::from(at)].endpoint, world, now_ns);
+                asked |= matches!(turn, Turn::Asked { .. });
+                heard(draw, at, turn);
+            }
+            draw += 1;
+        }
+        (!asked).then(|| self.ending(route, world, now_ns))
     }
 
     /// Tells the machine what happened. After `Judged` with a failure that has `keep`, the driver keeps
@@ -441,19 +489,20 @@ impl CallMachine {
             self.step = Step::Doubting { end, seen: false };
             return self.look_up(end, now_ns);
         }
-        let finish = if self.kept {
-            self.told_kept()
-        } else {
-            self.told(match (self.last, self.soonest_ns) {
-                (Some(Failure { reason: Reason::Timeout, .. }), _) => Fault::TimedOut,
-                (Some(Failure { reason, retry_after_ns, .. }), _) => {
-                    Fault::Exhausted { reason, retry_after_ns: retry_after_ns.unwrap_or(0) }
-                }
-                (None, Some(soonest_ns)) => Fault::Unavailable { retry_after_ns: soonest_ns.saturating_sub(now_ns) },
-                (None, None) => self.nobody(route, world, now_ns),
-            })
-        };
+        let finish = if self.kept { self.told_kept() } else { self.told(self.ending(route, world, now_ns)) };
         self.finish(finish)
+    }
+
+    /// What is said when there is nobody left to ask.
+    fn ending<W: World>(&self, route: &Route, world: &W, now_ns: Nanos) -> Fault {
+        match (self.last, self.soonest_ns) {
+            (Some(Failure { reason: Reason::Timeout, .. }), _) => Fault::TimedOut,
+            (Some(Failure { reason, retry_after_ns, .. }), _) => {
+                Fault::Exhausted { reason, retry_after_ns: retry_after_ns.unwrap_or(0) }
+            }
+            (None, Some(soonest_ns)) => Fault::Unavailable { retry_after_ns: soonest_ns.saturating_sub(now_ns) },
+            (None, None) => self.nobody(route, world, now_ns),
+        }
     }
 
     /// Why there was nobody to ask.
@@ -494,8 +543,23 @@ impl CallMachine {
         now_ns: Nanos,
         random: &mut impl FnMut() -> u64,
     ) -> Option<u8> {
+        let (set, cause) = self.offer(route, world, now_ns)?;
+        if route.strategy == Strategy::Priority {
+            return Some(set.trailing_zeros() as u8);
+        }
+        let draw = self.first_draw.take().unwrap_or_else(random);
+        let chosen = weighted(route, set, draw)?;
         if route.strategy == Strategy::Tiered {
-            return self.select_by_tier(route, world, now_ns, random);
+            self.course.chose(route, chosen, cause, world, now_ns);
+        }
+        Some(chosen)
+    }
+
+    /// The targets among which the next one is drawn, and what keeps the preferred tier from serving.
+    #[inline]
+    fn offer<W: World>(&mut self, route: &Route, world: &W, now_ns: Nanos) -> Option<(u128, Option<Cause>)> {
+        if route.strategy == Strategy::Tiered {
+            return self.offer_by_tier(route, world, now_ns);
         }
         if self.remaining == 0 {
             // What is left now are the half-open ones: they come back, first to be asked, then to be probed.
@@ -505,30 +569,15 @@ impl CallMachine {
         if self.remaining == 0 {
             return None;
         }
-        match route.strategy {
-            Strategy::Weighted => {
-                let draw = self.first_draw.take().unwrap_or_else(random);
-                weighted(route, self.remaining, draw)
-            }
-            Strategy::Priority | Strategy::Tiered => Some(self.remaining.trailing_zeros() as u8),
-        }
+        Some((self.remaining, None))
     }
 
     /// The same by tier: what remains may hold targets that this Call can't use.
-    fn select_by_tier<W: World>(
-        &mut self,
-        route: &Route,
-        world: &W,
-        now_ns: Nanos,
-        random: &mut impl FnMut() -> u64,
-    ) -> Option<u8> {
+    fn offer_by_tier<W: World>(&mut self, route: &Route, world: &W, now_ns: Nanos) -> Option<(u128, Option<Cause>)> {
         loop {
             let (set, cause) = self.course.next(route, self.remaining, world, now_ns);
             if set != 0 {
-                let draw = self.first_draw.take().unwrap_or_else(&mut *random);
-                let chosen = weighted(route, set, draw)?;
-                self.course.chose(route, chosen, cause, world, now_ns);
-                return Some(chosen);
+                return Some((set, cause));
             }
             let back = self.deferred & !self.remaining;
             if back == 0 {
@@ -537,47 +586,6 @@ impl CallMachine {
             self.remaining |= back;
             self.rounds += 1;
         }
-    }
-}
-
-/// One of the set bits at random by relative weight; removal renormalises by itself, because only the
-/// remaining weights are summed. `P(i) = w_i / Σw` to within 2^-46.
-pub fn weighted(route: &Route, remaining: u128, draw: u64) -> Option<u8> {
-    // The high half of draw × total is uniform over 0..total: no division, and no bias that anybody could measure.
-    let below = |total: u64| ((u128::from(draw) * u128::from(total)) >> 64) as u64;
-    // Of most Calls this is the only choice: many targets must not make it dear.
-    if remaining == route.eligible
-        && let Some(total) = route.shares.last()
-    {
-        let drawn = below(u64::from(*total));
-        let at = route.shares.partition_point(|up_to| u64::from(*up_to) <= drawn);
-        return u8::try_from(at).ok().filter(|_| at < route.shares.len());
-    }
-    let weights = || Bits(remaining).map(|at| (at, u64::from(route.targets[usize::from(at)].weight)));
-    let total: u64 = weights().map(|(_, weight)| weight).sum();
-    let mut left = below(total);
-    for (at, weight) in weights() {
-        if left < weight {
-            return Some(at);
-        }
-        left -= weight;
-    }
-    None
-}
-
-/// The positions of the set bits, lowest first.
-#[derive(Clone)]
-struct Bits(u128);
-
-impl Iterator for Bits {
-    type Item = u8;
-    fn next(&mut self) -> Option<u8> {
-        if self.0 == 0 {
-            return None;
-        }
-        let at = self.0.trailing_zeros() as u8;
-        self.0 &= self.0 - 1;
-        Some(at)
     }
 }
 

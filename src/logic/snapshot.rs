@@ -429,6 +429,17 @@ pub enum Strategy {
     Tiered,
 }
 
+impl Strategy {
+    /// The word in configuration and in what people see.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Strategy::Priority => "priority",
+            Strategy::Weighted => "weighted",
+            Strategy::Tiered => "tiered",
+        }
+    }
+}
+
 /// One Endpoint of a Route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {

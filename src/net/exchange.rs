@@ -148,7 +148,11 @@ pub async fn call(context: Context<'_>, ask: Ask<'_>) -> Answer {
     let snapshot = &current.live.snapshot;
     let at = usize::from(gateway.0);
     let gateway = &snapshot.gateways[at];
-    let (method, plan) = routing::plan(gateway, gateway.table(&snapshot.methods), ask.method());
+    let table = gateway.table(&snapshot.methods);
+    let (method, plan) = routing::plan(gateway, table, ask.method());
+    if method == table.other() {
+        current.live.counters.unlisted[shard.index].note(ask.method());
+    }
     let (row, answer, ended_ns) = match plan {
         Ok(plan) => {
             let _inflight = match InFlight::enter(shard, current.server().max_inflight) {
@@ -179,7 +183,11 @@ pub fn invalid(context: Context<'_>, fault: Fault) -> Answer {
 pub fn turned_away(context: Context<'_>, ask: Ask<'_>, fault: Fault) -> Answer {
     let snapshot = &context.current.live.snapshot;
     let gateway = &snapshot.gateways[usize::from(context.gateway.0)];
-    let method = gateway.table(&snapshot.methods).find(ask.method());
+    let table = gateway.table(&snapshot.methods);
+    let method = table.find(ask.method());
+    if method == table.other() {
+        context.current.live.counters.unlisted[context.shard.index].note(ask.method());
+    }
     refuse(context, gateway, method, ask.is_notification(), fault)
 }
 
@@ -196,7 +204,7 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
     let route: &Route = &gateway.routes[usize::from(plan.route.0)];
     let outlook = Outlook::new(live, gateway, plan.method, ask.method());
     let mut machine = CallMachine::new(route, plan.class, ask.is_notification(), context.first_draw);
-    let tiered = Tiered::new(context, gateway, plan, ask);
+    let tiered = Tiered::new(&outlook, route, plan.class, ask);
     if let Some(tiered) = &tiered {
         machine.needs(tiered.need());
     }

@@ -2,18 +2,20 @@
 //! and who served.
 
 use crate::logic::block::BlockRef;
-use crate::logic::facts::{Reads, Shows};
+use crate::logic::call::Class;
+use crate::logic::facts::Shows;
 use crate::logic::failover::{CallMachine, Event, Finish};
 use crate::logic::lacking;
 use crate::logic::methods::MethodId;
 use crate::logic::routing::Plan;
-use crate::logic::snapshot::{EndpointIx, Gateway, Network, Strategy};
+use crate::logic::snapshot::{EndpointIx, Route, Strategy};
 use crate::logic::tiers::{Lack, Requirement};
 use crate::logic::units::{MS, Nanos};
 use crate::logic::verdict::Verdict;
 use crate::net::exchange::{Ask, Context};
 use crate::net::ring;
 use crate::shared::counters::RouteCells;
+use crate::shared::outlook::Outlook;
 use crate::shared::tip_board::{NetworkTips, TipBoard};
 use crate::wire::answer_blocks::{blocks, is_empty};
 use crate::wire::block_args::asked;
@@ -37,27 +39,20 @@ pub struct Tiered<'a> {
 
 impl<'a> Tiered<'a> {
     /// What the Call needs; `None` where its Route is not tiered.
-    pub fn new(context: &Context<'a>, gateway: &'a Gateway, plan: Plan, ask: Ask<'_>) -> Option<Tiered<'a>> {
-        let route = &gateway.routes[usize::from(plan.route.0)];
+    pub fn new(outlook: &Outlook<'a>, route: &Route, class: Class, ask: Ask<'_>) -> Option<Tiered<'a>> {
         let Ask::JsonRpc(call) = ask else { return None };
         if route.strategy != Strategy::Tiered {
             return None;
         }
-        let live = &context.current.live;
-        let row = gateway.table(&live.snapshot.methods).get(plan.method);
-        let at = route.targets.first().map_or(0, |target| live.tips.network_ix(target.endpoint));
-        let chain = live.tips.network(at);
-        let finality_depth = live.snapshot.networks.get(at).map_or(Network::FINALITY_DEPTH, |one| one.finality_depth);
-        let reads = row.map_or(Reads::Nothing, |row| row.reads);
-        let past = asked(reads, call.params);
-        let best = chain.and_then(NetworkTips::best);
-        let need = Requirement::of(reads, row.map(|row| row.tier), past, best, finality_depth);
+        let (row, chain) = (outlook.row(), outlook.chain(route));
+        let past = asked(outlook.reads(), call.params);
+        let need = outlook.requirement(route, past);
         // Who names a block by hash wants that one, wherever it is; a pending one is on no chain yet.
         let exempt = |block| matches!(block, BlockRef::Hash | BlockRef::Pending);
         let named = past.is_some_and(|past| exempt(past.newest) || exempt(past.oldest));
-        let replayable = plan.class.ends_with_caller() && !call.is_notification();
+        let replayable = class.ends_with_caller() && !call.is_notification();
         let shows = row.filter(|_| replayable && !named).map_or(Shows::Nothing, |row| row.shows);
-        Some(Tiered { need, method: row.map(|_| plan.method), tips: &live.tips, chain, shows, replayable })
+        Some(Tiered { need, method: outlook.listed(), tips: outlook.tips(), chain, shows, replayable })
     }
 
     /// What the Call needs of an Endpoint.

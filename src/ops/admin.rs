@@ -4,8 +4,8 @@
 use crate::logic::circuit::Admission;
 use crate::logic::snapshot::Gateway;
 use crate::logic::units::Nanos;
-use crate::ops::admin_guard::{may_read_metrics, may_write};
-use crate::ops::{admin_circuits, metrics};
+use crate::ops::admin_guard::{may_read, may_read_metrics, may_write};
+use crate::ops::{admin_circuits, admin_unlisted, explain, metrics};
 use crate::shared::snapshot_cell::{Live, Phase, World};
 use crate::wire::http1::HeadLimits;
 use crate::wire::http1_request::{Framing, RequestHead, Verb, request_head};
@@ -169,6 +169,17 @@ fn page(head: &RequestHead<'_>, body: &[u8], world: &World, live: &Live, now_ns:
         return Ok(admin_circuits::force(id, body, live, now_ns()));
     }
     match head.path {
+        "/v1/explain" if head.verb != Verb::Post => Err(Page::not_allowed("POST")),
+        "/v1/explain" => {
+            // It changes nothing, but what a page of another site can't send it need not be asked.
+            may_write(head, &live.snapshot.server)?;
+            Ok(explain::page(body, live, now_ns()))
+        }
+        "/v1/methods/unlisted" if !reads => Err(Page::not_allowed("GET, HEAD")),
+        "/v1/methods/unlisted" => {
+            may_read(head, &live.snapshot.server)?;
+            Ok(admin_unlisted::page(live))
+        }
         "/healthz" | "/readyz" | "/metrics" if !reads => Err(Page::not_allowed("GET, HEAD")),
         "/healthz" => Ok(Page::json(200, "{\"status\":\"ok\"}\n".into())),
         "/readyz" => Ok(ready(head.query, world, live, now_ns())),
@@ -179,7 +190,8 @@ fn page(head: &RequestHead<'_>, body: &[u8], world: &World, live: &Live, now_ns:
             Ok(Page { content_type, ..Page::json(200, body) })
         }
         _ => {
-            let known = "known here: /healthz, /readyz, /metrics, /v1/circuits/{endpoint}";
+            let known =
+                "known here: /healthz, /readyz, /metrics, /v1/explain, /v1/methods/unlisted, /v1/circuits/{endpoint}";
             Err(Page::error(404, "not_found", known))
         }
     }

@@ -76,6 +76,15 @@ pub(super) fn force(id: &str, body: &[u8], live: &Live, now_ns: Nanos) -> Page {
     Page::of(200, &Told { endpoint: &live.snapshot.endpoints[at].id, circuit })
 }
 
+/// The one word for a state, where there is room for no more.
+pub(super) fn word(state: State, now_ns: Nanos) -> &'static str {
+    match (shown(state, now_ns, SystemTime::UNIX_EPOCH), state) {
+        (Shown { state: "open", .. }, State::HeldOpen { .. }) => "held_open",
+        (Shown { reason: Some(_), .. }, State::HeldClosed { .. }) => "held_closed",
+        (Shown { state, .. }, _) => state,
+    }
+}
+
 /// What a state is called, and when it ends by itself. `now_ns` and `now` are the same moment on two clocks.
 fn shown(state: State, now_ns: Nanos, now: SystemTime) -> Shown {
     let (state, reason, until_ns) = match state {
@@ -116,6 +125,8 @@ mod tests {
         for (state, (name, reason, until)) in all {
             let right = Shown { state: name, reason, until: until.map(str::to_owned) };
             assert_eq!(shown(state, 5 * SECOND, now), right, "{state:?}");
+            let held = if reason.is_some() { format!("held_{name}") } else { name.to_owned() };
+            assert_eq!(word(state, 5 * SECOND), held, "{state:?}");
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::shared::counters::{BUCKETS_NS, Cell, DurationSum, EndpointCells, Hand
 use crate::shared::journal::Transition;
 use crate::shared::memory::Memory;
 use crate::shared::snapshot_cell::Live;
+use crate::shared::unlisted;
 use std::fmt::Write;
 
 /// All metrics as of now.
@@ -21,6 +22,9 @@ pub fn encode(live: &Live, memory: &Memory, now_ns: Nanos) -> String {
     rests(&mut out, live, now_ns);
     metrics_tiers::encode(&mut out, live, now_ns);
     process(&mut out, live, memory);
+    let name = "ringway_unlisted_methods_total";
+    family(&mut out, name, "counter", "Calls whose method no table has: the names are at /v1/methods/unlisted.");
+    let _ = writeln!(out, "{name} {}", unlisted::total(&live.counters.unlisted));
     out
 }
 

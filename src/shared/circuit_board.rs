@@ -87,6 +87,18 @@ impl CircuitBoard {
         self.at(endpoint).map_or(Admission::Admit, |entry| entry.circuit.admission(now_ns))
     }
 
+    /// What rejects a Call now: the Circuit, else a rest, else the budget; `None` = nothing does.
+    pub fn rejected_by(&self, endpoint: EndpointIx, now_ns: Nanos) -> Option<&'static str> {
+        let entry = self.at(endpoint)?;
+        let rejects = |admission: Admission| matches!(admission, Admission::Reject { .. });
+        match () {
+            () if rejects(entry.circuit.word().admission(now_ns)) => Some("circuit"),
+            () if rejects(entry.circuit.admission(now_ns)) => Some("rest"),
+            () if rejects(self.admission(endpoint, now_ns)) => Some("budget"),
+            () => None,
+        }
+    }
+
     /// Until when an Endpoint rests, if it does.
     pub fn rests_until_ns(&self, endpoint: EndpointIx, now_ns: Nanos) -> Option<Nanos> {
         self.at(endpoint).map(|entry| entry.circuit.rests_until_ns()).filter(|until_ns| *until_ns > now_ns)

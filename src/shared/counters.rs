@@ -8,6 +8,7 @@ use crate::logic::snapshot::Tier;
 use crate::logic::tiers::{Cause, Served};
 use crate::logic::units::{MS, Nanos, SECOND};
 use crate::shared::atomics::{AtomicU64, Relaxed};
+use crate::shared::unlisted::Unlisted;
 use crossbeam_utils::CachePadded;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -294,6 +295,8 @@ pub struct Counters {
     pub names: Arc<NameCells>,
     /// By shard.
     pub shards: Arc<PerShard<ShardCells>>,
+    /// By shard: the names that no table has.
+    pub unlisted: Arc<PerShard<Unlisted>>,
 }
 
 /// Fresh cells of a Route with so many method ids.

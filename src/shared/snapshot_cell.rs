@@ -7,6 +7,7 @@ use crate::shared::circuit_board::{Circuit, CircuitBoard, Entry};
 use crate::shared::counters::{self, Counters, PerShard, RouteCells};
 use crate::shared::memory::Memory;
 use crate::shared::tip_board::TipBoard;
+use crate::shared::unlisted;
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use std::net::SocketAddr;
@@ -60,6 +61,8 @@ impl Live {
             endpoints: endpoints.collect(),
             names: before.map_or_else(Arc::default, |before| before.counters.names.clone()),
             shards: before.map_or_else(|| counters::shard_cells(shards), |before| before.counters.shards.clone()),
+            unlisted: before
+                .map_or_else(|| Arc::new(unlisted::per_shard(shards)), |before| before.counters.unlisted.clone()),
         };
         let tls = before.and_then(|before| before.tls.clone());
         let tips = TipBoard::new(&snapshot, before.map(|before| (&*before.snapshot, &before.tips)));

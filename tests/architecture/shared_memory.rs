@@ -48,6 +48,7 @@ const ATOMICS: &[(&str, &str, &str)] = &[
         "pub type SnapshotCell = ArcSwap<Live>;",
         "on a reload or new addresses; read once a tick",
     ),
+    ("src/shared/unlisted.rs", "names: Mutex<TopNames>,", "per Call whose method no table has, by its own shard"),
     (
         "src/shared/counters.rs",
         "tiers: OnceLock<Box<CachePadded<TierCells>>>,",
@@ -129,6 +130,16 @@ const TOUCHES: &[(&str, &str, &str)] = &[
         "src/net/exchange.rs",
         "rows[gateway.routes.len()][context.shard.index].called(method, fault.outcome(), 0);",
         "own, per Call that reaches no Route",
+    ),
+    (
+        "src/net/exchange.rs",
+        "current.live.counters.unlisted[shard.index].note(ask.method());",
+        "own, per Call whose method no table has",
+    ),
+    (
+        "src/net/exchange.rs",
+        "context.current.live.counters.unlisted[context.shard.index].note(ask.method());",
+        "own, per Call whose method no table has, and that is turned away",
     ),
     ("src/net/look_up.rs", "cell.add(1);", "own, per look-up"),
     ("src/net/pool.rs", "cells.connected.add(1);", "own, per connection upstream"),
@@ -298,6 +309,7 @@ fn net_touches_shared_memory_only_where_it_is_known_to() {
         ".lacks_namespaces(",
         ".note_mismatch(",
         ".reorganised(",
+        ".unlisted[",
     ];
     let mut found = BTreeSet::new();
     for source in crate::sources().iter().filter(|source| source.room() == Some("net")) {

@@ -12,4 +12,5 @@ pub mod shared {
     pub mod circuit_cells;
     pub mod counters;
     pub mod journal;
+    pub mod unlisted;
 }

@@ -1,0 +1,154 @@
+//! Asks the admin port of a running gateway, for whoever sits at a command line.
+
+use crate::logic::snapshot::Secret;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Who does not answer within this is taken for gone.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest answer that is read.
+const ANSWER_MAX: u64 = 16 << 20;
+
+/// A Call as it was typed: JSON text, or a method's name (a path of TRON's HTTP API) and its params (its body).
+/// Gives the JSON text of the `call` that `/v1/explain` takes.
+///
+/// # Errors
+/// What is no JSON.
+pub fn typed_call(call: &str, params: Option<&str>) -> Result<String, String> {
+    let is_json = |what: &str, text: &str| {
+        let read: Result<IgnoredAny, _> = serde_json::from_str(text);
+        read.map(drop).map_err(|error| format!("{what} is no JSON: {error}"))
+    };
+    if call.trim_start().starts_with(['{', '[']) {
+        if params.is_some() {
+            return Err("PARAMS go with a METHOD, not with a CALL in JSON, which has its own".to_owned());
+        }
+        return is_json("CALL", call).map(|()| call.to_owned());
+    }
+    if let Some(params) = params {
+        is_json("PARAMS", params)?;
+    }
+    let name = serde_json::Value::from(call);
+    Ok(match (call.starts_with('/'), params) {
+        (true, None) => format!("{{\"path\":{name}}}"),
+        (true, Some(body)) => format!("{{\"path\":{name},\"method\":\"POST\",\"body\":{body}}}"),
+        (false, params) => format!("{{\"id\":1,\"method\":{name},\"params\":{}}}", params.unwrap_or("[]")),
+    })
+}
+
+/// The decision for a Call, as the JSON text that the gateway sent.
+///
+/// # Errors
+/// What to do about it, for people.
+pub fn explain(admin: SocketAddr, token: Option<&Secret>, gateway: &str, call: &str) -> Result<String, String> {
+    let body = format!("{{\"gateway\":{},\"call\":{call}}}", serde_json::Value::from(gateway));
+    let answer = post(reachable(admin), token, "/v1/explain", &body).map_err(|error| {
+        format!("no answer from the admin port {admin} ({error}); is the gateway running (`ringway serve --config FILE`), and is this its server.admin? `--admin ADDR` asks another one")
+    })?;
+    let (status, text) = answer;
+    if status == 200 {
+        return Ok(text);
+    }
+    let why = error(&text).unwrap_or_else(|| "it is no gateway, or one of another version".to_owned());
+    Err(match (status, token) {
+        (401, Some(_)) => format!(
+            "the gateway at {admin} has another admin_token than this file: it was started with another one, or from another file"
+        ),
+        (401, None) => format!(
+            "the gateway at {admin} wants its admin_token, and this file has none: name the file that it was started with in --config"
+        ),
+        _ => format!("the gateway at {admin} says {status}: {why}"),
+    })
+}
+
+/// An address that is listened on everywhere is reached here.
+fn reachable(admin: SocketAddr) -> SocketAddr {
+    let ip = match admin.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, admin.port())
+}
+
+fn error(text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Body {
+        error: Error,
+    }
+    #[derive(Deserialize)]
+    struct Error {
+        message: String,
+    }
+    serde_json::from_str::<Body>(text).ok().map(|body| body.error.message)
+}
+
+fn post(at: SocketAddr, token: Option<&Secret>, path: &str, body: &str) -> std::io::Result<(u16, String)> {
+    let mut stream = TcpStream::connect_timeout(&at, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    let bearer = token.map(|token| format!("Authorization: Bearer {}\r\n", token.reveal())).unwrap_or_default();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: {at}\r\n{bearer}Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    // A gateway that has said what is wrong before it has read everything is heard all the same.
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+    let mut answer = Vec::new();
+    stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
+    read(&answer).ok_or_else(|| std::io::Error::other("what answers there is no admin port"))
+}
+
+/// Status and body of an answer that ends with its connection.
+fn read(answer: &[u8]) -> Option<(u16, String)> {
+    let text = std::str::from_utf8(answer).ok()?;
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    Some((status, body.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_json_or_a_name_with_params() {
+        for (call, params, json) in [
+            (r#"{"method":"eth_call"}"#, None, r#"{"method":"eth_call"}"#),
+            ("eth_chainId", None, r#"{"id":1,"method":"eth_chainId","params":[]}"#),
+            ("eth_call", Some("[1]"), r#"{"id":1,"method":"eth_call","params":[1]}"#),
+            ("a\"b", None, r#"{"id":1,"method":"a\"b","params":[]}"#),
+            ("/wallet/getnowblock", None, r#"{"path":"/wallet/getnowblock"}"#),
+            ("/wallet/x", Some("{}"), r#"{"path":"/wallet/x","method":"POST","body":{}}"#),
+        ] {
+            assert_eq!(typed_call(call, params).as_deref(), Ok(json));
+        }
+        for (call, params, says) in [
+            ("{\"method\"", None, "CALL is no JSON"),
+            ("{}", Some("[]"), "PARAMS go with a METHOD"),
+            ("eth_call", Some("[1"), "PARAMS is no JSON"),
+        ] {
+            assert!(typed_call(call, params).unwrap_err().contains(says), "{call}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_read_or_refused() {
+        assert_eq!(read(b"HTTP/1.1 200 OK\r\nX: y\r\n\r\n{}"), Some((200, "{}".to_owned())));
+        for odd in
+            [&b""[..], b"HTTP/1.1 200 OK\r\n", b"SSH-2.0\r\n\r\n", b"HTTP/1.1 \xff\r\n\r\n", b"HTTP/1.1 2\r\n\r\n"]
+        {
+            assert_eq!(read(odd), None);
+        }
+    }
+
+    #[test]
+    fn everywhere_is_here() {
+        for (listened, reached) in [("0.0.0.0:1", "127.0.0.1:1"), ("[::]:2", "[::1]:2"), ("10.0.0.1:3", "10.0.0.1:3")] {
+            assert_eq!(reachable(listened.parse().unwrap()), reached.parse().unwrap());
+        }
+    }
+}
