@@ -559,9 +559,13 @@ impl Reader<'_> {
         if whole > LARGE && whole > self.counted {
             Box::pin(self.room(whole)).await?;
         }
-        let buf = self.place.buffers.grow(std::mem::take(&mut self.buf), least);
+        let mut buf = self.place.buffers.grow(std::mem::take(&mut self.buf), least);
         let (read, buf) = match self.stream.plain() {
-            Some(plain) => plain.read(buf).await,
+            // A read that has filled its room has left something: that is taken at once, and with no wait prepared.
+            Some(plain) => match if filled == capacity { plain.read_now(&mut buf) } else { Ok(0) } {
+                Ok(0) | Err(_) => plain.read(buf).await,
+                read => (read, buf),
+            },
             None => self.stream.read_sealed(buf).await,
         };
         self.buf = buf;

@@ -1,4 +1,4 @@
-//! A crate that holds nothing but a copy of `src/logic` and the simulation: a bug compiles in seconds there.
+//! A crate that holds nothing but a copy of `src/logic` and the simulation: a bug compiles in a second there.
 
 use crate::planted::list::Bug;
 use std::fmt;
@@ -23,10 +23,6 @@ version = "0.0.0"
 edition = "2024"
 autotests = false
 
-[[test]]
-name = "simulation"
-path = "tests/simulation.rs"
-
 # The machine's own assertions are off: what catches a bug here is a check from outside.
 [profile.test]
 opt-level = 1
@@ -34,17 +30,15 @@ debug = false
 debug-assertions = false
 overflow-checks = true
 incremental = true
+lto = "off"
 "#;
 
 pub struct Scratch {
     folder: PathBuf,
 }
 
-/// What was compiled.
-pub struct Built {
-    simulation: PathBuf,
-    unit_tests: PathBuf,
-}
+/// What was compiled: the executable with both checks in it.
+pub struct Built(PathBuf);
 
 /// What a check said.
 pub enum Outcome {
@@ -66,11 +60,11 @@ impl Scratch {
     pub fn new(at: usize) -> Scratch {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("planted-{at}"));
         let source = Path::new(env!("CARGO_MANIFEST_DIR"));
-        fs::create_dir_all(folder.join("src/logic")).expect("the scratch folder can be made");
+        fs::create_dir_all(folder.join("src")).expect("the scratch folder can be made");
         write(&folder.join("Cargo.toml"), MANIFEST);
-        write(&folder.join("src/lib.rs"), &floor_plan(&read(&source.join("src/lib.rs"))));
-        copy(&source.join("tests/simulation"), &folder.join("tests/simulation"));
-        write(&folder.join("tests/simulation.rs"), &read(&source.join("tests/simulation.rs")));
+        let simulation = part_of_a_crate(&read(&source.join("tests/simulation.rs")));
+        write(&folder.join("src/lib.rs"), &(floor_plan(&read(&source.join("src/lib.rs"))) + &simulation));
+        copy(&source.join("tests/simulation"), &folder.join("src/simulation"));
         let scratch = Scratch { folder };
         scratch.restore();
         scratch
@@ -96,9 +90,9 @@ impl Scratch {
     /// Compiles everything, once for both checks.
     pub fn compile(&self) -> Result<Built, String> {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["test", "--offline", "--no-run", "--message-format=json"]).current_dir(&self.folder);
+        cargo.args(["test", "--offline", "--lib", "--no-run", "--message-format=json"]).current_dir(&self.folder);
         // Nothing of the outer run may leak in.
-        for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
+        for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_INCREMENTAL"] {
             cargo.env_remove(name);
         }
         cargo.env("CARGO_TARGET_DIR", self.folder.join("target"));
@@ -107,26 +101,25 @@ impl Scratch {
         if !output.status.success() {
             return Err(format!("does not compile:\n{said}{}", text(&output.stderr)));
         }
-        let built = |name: &str| executable(&said, name).ok_or_else(|| format!("cargo names no executable of {name}"));
-        Ok(Built { simulation: built("simulation")?, unit_tests: built("ringway")? })
+        executable(&said).map(Built).ok_or_else(|| "cargo names no executable".into())
     }
 }
 
 impl Built {
     pub fn simulate(&self) -> Outcome {
-        run(&self.simulation, &["no_call_ends_wrongly"])
+        run(&self.0, &["--exact", "no_call_ends_wrongly_over_many_seeds"])
     }
 
     pub fn unit_tests(&self) -> Outcome {
-        run(&self.unit_tests, &[])
+        run(&self.0, &["logic::"])
     }
 }
 
-/// The executable that cargo made for a target, from its messages: one JSON object a line.
-fn executable(messages: &str, name: &str) -> Option<PathBuf> {
+/// The executable that cargo made, from its messages: one JSON object a line.
+fn executable(messages: &str) -> Option<PathBuf> {
     messages.lines().find_map(|line| {
         let message: serde_json::Value = serde_json::from_str(line).ok()?;
-        (message["target"]["name"] == name).then(|| message["executable"].as_str().map(PathBuf::from))?
+        message["executable"].as_str().map(PathBuf::from)
     })
 }
 
@@ -176,6 +169,12 @@ fn floor_plan(whole: &str) -> String {
     let from = whole.find("pub mod logic {").expect("src/lib.rs declares logic");
     let length = whole[from..].find("\n}").expect("the declaration ends");
     format!("//! `logic` alone.\n{}\n}}\n", &whole[from..from + length])
+}
+
+/// The simulation as a part of the crate that it is about, and no crate of its own: each bug is compiled once then.
+fn part_of_a_crate(simulation: &str) -> String {
+    let code: Vec<&str> = simulation.lines().filter(|line| !line.starts_with("//!")).collect();
+    format!("extern crate self as ringway;\n{}\n", code.join("\n"))
 }
 
 /// Copies a folder, and touches no file that is the same: what did not change is not compiled again.
