@@ -15,6 +15,8 @@ mod gateway {
     mod envelope;
     mod explain;
     mod faults;
+    mod fleet;
+    mod fleet_node;
     mod framing;
     mod harness;
     mod honesty;
@@ -46,6 +48,7 @@ mod gateway {
     mod storm;
     mod storm_node;
     mod tally;
+    mod tiers_needs;
     mod tls_hostile;
     mod tls_upstream;
     mod tron;
