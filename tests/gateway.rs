@@ -48,6 +48,10 @@ mod gateway {
     mod storm;
     mod storm_node;
     mod tally;
+    mod tiers_failures;
+    mod tiers_forks;
+    mod tiers_lag;
+    mod tiers_methods;
     mod tiers_needs;
     mod tls_hostile;
     mod tls_upstream;

@@ -24,7 +24,8 @@ impl Plan {
     /// Nodes of these tiers and clients: `"minimal geth"`.
     pub fn of(nodes: &[&str]) -> Plan {
         let journal = Journal::default();
-        let words = |one: &&str| one.split_once(' ').map(|(tier, client)| (tier.to_owned(), client.to_owned())).unwrap();
+        let words =
+            |one: &&str| one.split_once(' ').map(|(tier, client)| (tier.to_owned(), client.to_owned())).unwrap();
         let words: Vec<(String, String)> = nodes.iter().map(words).collect();
         let start = |(letter, (_, client)): (char, &(String, String))| {
             Node::start(letter, &format!("{client}/v1.2.3/linux"), &journal)
@@ -61,6 +62,11 @@ impl Plan {
     pub fn weights(mut self, weights: &[u32]) -> Plan {
         self.weights = weights.to_vec();
         self
+    }
+
+    /// Other weights from the next reload on.
+    pub fn reweigh(&mut self, weights: &[u32]) {
+        self.weights = weights.to_vec();
     }
 
     /// Lines for the `[[network]]`.
@@ -124,10 +130,12 @@ impl Plan {
     /// Starts the gateway, and waits until it knows every node's tip.
     pub fn start(self) -> Fleet {
         let fleet = self.start_blind();
-        let all = fleet.plan.nodes.len() as u64;
+        // Who is never drawn is not tracked.
+        let all = fleet.plan.weights.iter().filter(|weight| **weight > 0).count() as u64;
         fleet.gateway.wait_for_metrics("every node's tip", |metrics| {
             metrics.sum("ringway_endpoint_standing", &["standing=\"unknown\""]) == 0
                 && metrics.sum("ringway_endpoint_standing", &[]) == all
+                && all > 0
         });
         fleet
     }
@@ -206,6 +214,14 @@ impl Fleet {
     pub fn wait_for_tip(&self, letter: char, tip: u64) {
         self.gateway.wait_for_metrics(&format!("{letter} to be at {tip}"), |metrics| {
             metrics.of("ringway_endpoint_tip", &letter.to_string()) == tip
+        });
+    }
+
+    /// Waits until an Endpoint's own sample says that it is so far behind.
+    #[track_caller]
+    pub fn wait_for_lag(&self, letter: char, blocks: u64) {
+        self.gateway.wait_for_metrics(&format!("{letter} to be {blocks} behind"), |metrics| {
+            metrics.of("ringway_endpoint_lag_blocks", &letter.to_string()) == blocks
         });
     }
 

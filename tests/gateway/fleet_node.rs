@@ -186,7 +186,11 @@ impl Node {
                 Mood::Hangs => return Reply::hang(),
                 Mood::Refuses => return Reply::error(seen, 200, r#"{"code":-32000,"message":"not now"}"#),
             }
-            if called { state.called(seen, method, &json["params"]) } else { state.polled(seen, method, &json["params"]) }
+            if called {
+                state.called(seen, method, &json["params"])
+            } else {
+                state.polled(seen, method, &json["params"])
+            }
         });
         Node { upstream, state }
     }
@@ -250,6 +254,9 @@ impl State {
         match method {
             "eth_blockNumber" => Reply::result(seen, &format!("\"{:#x}\"", view.tip)),
             "eth_getBlockByNumber" => Reply::result(seen, &self.block(view, height(0))),
+            "eth_getBlockReceipts" if params[0].as_str().is_some_and(|text| text.len() == 66) => {
+                Reply::result(seen, &self.by_hash(view, &params[0], |own, at| own.receipts(view, at)))
+            }
             "eth_getBlockReceipts" => Reply::result(seen, &self.receipts(view, height(0))),
             "eth_getBlockByHash" => Reply::result(seen, &self.by_hash(view, &params[0], |own, at| own.block(view, at))),
             "eth_getTransactionByHash" | "eth_getTransactionReceipt" => {

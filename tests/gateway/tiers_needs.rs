@@ -216,6 +216,10 @@ fn a_height_that_a_node_has_not_got_yet_is_not_asked_of_it() {
         assert_eq!(fleet.path(method, &format!("[{{}},{}]", number(TIP))), "a");
         assert_eq!(fleet.path(method, &format!("[{{}},{}]", number(TIP + 1))), "b");
         assert_eq!(fleet.path(method, &format!("[{{}},{}]", number(TIP + 2))), "b");
-        assert_eq!(fleet.path(method, &format!("[{{}},{}]", number(TIP + 3))), "a", "nobody has it: the cheapest says so");
+        assert_eq!(
+            fleet.path(method, &format!("[{{}},{}]", number(TIP + 3))),
+            "a",
+            "nobody has it: the cheapest says so"
+        );
     }
 }
