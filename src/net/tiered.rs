@@ -29,6 +29,8 @@ pub struct Tiered<'a> {
     chain: Option<&'a NetworkTips>,
     /// Its answers are compared with the chain: it names no block or transaction by hash, and the result shows one.
     shows: Shows,
+    /// It asks for logs.
+    logs: bool,
     /// A stateless query: another Endpoint may be asked about what an answer lacks.
     replayable: bool,
 }
@@ -53,7 +55,8 @@ impl<'a> Tiered<'a> {
         let by_hash = past.is_some_and(|past| past.newest == BlockRef::Hash || past.oldest == BlockRef::Hash);
         let replayable = plan.class.ends_with_caller() && !call.is_notification();
         let shows = row.filter(|_| replayable && !by_hash).map_or(Shows::Nothing, |row| row.shows);
-        Some(Tiered { need, row, chain, shows, replayable })
+        let logs = matches!(reads, Reads::Logs(_));
+        Some(Tiered { need, row, chain, shows, logs, replayable })
     }
 
     /// What the Call needs of an Endpoint.
@@ -70,13 +73,18 @@ impl<'a> Tiered<'a> {
             Checked::Error { code, value } => error(*code, &body[value.clone()]).map(Event::Lacks),
             Checked::Result(value) => {
                 let result = &body[value.clone()];
-                if self.need.by_hash && is_empty(result) {
+                if self.need.by_hash && self.finds_nothing(result) {
                     return Some(Event::Lacks(Lack::Null));
                 }
                 self.contradicts(result).then_some(Event::Contradicts)
             }
             Checked::NodeBusy | Checked::Bad(_) => None,
         }
+    }
+
+    /// A list without elements is what a block without transactions has; of logs it says as little as `null`.
+    fn finds_nothing(&self, result: &[u8]) -> bool {
+        is_empty(result) && (self.logs || result.trim_ascii() == b"null")
     }
 
     /// Whether a result shows a block that is not on the canonical chain.
