@@ -43,6 +43,7 @@ mod gateway {
     mod providers;
     mod providers_table;
     mod reload;
+    mod reorgs;
     mod rest;
     mod secrets;
     mod storm;
@@ -53,6 +54,7 @@ mod gateway {
     mod tiers_lag;
     mod tiers_methods;
     mod tiers_needs;
+    mod tiers_seen;
     mod tls_hostile;
     mod tls_upstream;
     mod tron;

@@ -17,7 +17,6 @@ pub struct Plan {
     circuit: String,
     route: String,
     more: String,
-    server: String,
 }
 
 impl Plan {
@@ -41,7 +40,6 @@ impl Plan {
             circuit: "consecutive_failures = 4000000000\nmin_samples = 4000000000".to_owned(),
             route: "strategy = \"tiered\"".to_owned(),
             more: String::new(),
-            server: String::new(),
             journal,
         }
     }
@@ -81,12 +79,6 @@ impl Plan {
         self
     }
 
-    /// Lines for `[server]`.
-    pub fn server(mut self, lines: &str) -> Plan {
-        self.server += &format!("{lines}\n");
-        self
-    }
-
     /// Other rules for Circuits than that they never open.
     pub fn circuit(mut self, lines: &str) -> Plan {
         self.circuit = lines.to_owned();
@@ -113,7 +105,6 @@ impl Plan {
         let mut setup = Setup::of(&nodes)
             .targets(&format!("[{}]", targets.join(", ")))
             .circuit(&self.circuit)
-            .server(&self.server)
             .gateway(&self.gateway)
             .route(&self.route)
             .raw(&self.more)

@@ -110,7 +110,9 @@ pub enum Answer {
 pub struct State {
     /// The chain.
     pub view: View,
-    /// What callers are shown in place of it.
+    /// What the gateway is shown as its newest block, in JSON.
+    pub head: Option<String>,
+    /// What callers are shown in place of the chain.
     pub lie: Option<View>,
     /// What it says of its software.
     pub client: String,
@@ -158,6 +160,7 @@ impl Node {
     pub fn start(letter: char, client: &str, journal: &Journal) -> Node {
         let state = Arc::new(Mutex::new(State {
             view: View::default(),
+            head: None,
             lie: None,
             client: client.to_owned(),
             chain_id: 1,
@@ -223,6 +226,9 @@ impl State {
             "eth_getBlockByNumber" => {
                 if params[0] == "latest" {
                     self.polled.push(Instant::now());
+                    if let Some(head) = &self.head {
+                        return Reply::result(seen, head);
+                    }
                 }
                 let number = self.height(&self.view, &params[0]);
                 Reply::result(seen, &self.block(&self.view, number))
