@@ -16,6 +16,8 @@ mod gateway {
     mod envelope;
     mod explain;
     mod faults;
+    mod fleet;
+    mod fleet_node;
     mod framing;
     mod harness;
     mod honesty;
@@ -42,11 +44,18 @@ mod gateway {
     mod providers;
     mod providers_table;
     mod reload;
+    mod reorgs;
     mod rest;
     mod secrets;
     mod storm;
     mod storm_node;
     mod tally;
+    mod tiers_failures;
+    mod tiers_forks;
+    mod tiers_lag;
+    mod tiers_methods;
+    mod tiers_needs;
+    mod tiers_seen;
     mod tls_hostile;
     mod tls_upstream;
     mod tron;

@@ -98,7 +98,7 @@ pub struct Requirement {
     pub history: bool,
     /// The highest block that is named; 0 = none.
     pub height: u64,
-    /// It looks something up by hash: `null` says something about the past.
+    /// It looks something up by hash in bodies, receipts or logs: to find nothing says something about the past.
     pub by_hash: bool,
 }
 
@@ -111,7 +111,9 @@ impl Requirement {
         best: Option<u64>,
         finality_depth: u64,
     ) -> Requirement {
-        let by_hash = matches!(reads, Reads::ByHash | Reads::TraceByHash);
+        let history = !matches!(reads, Reads::Nothing | Reads::State(_));
+        // Also where another argument could have named the block by its height.
+        let by_hash = history && asked.is_some_and(|asked| asked.newest == BlockRef::Hash);
         let none = Requirement { floor, by_hash, ..Requirement::default() };
         let Some(asked) = asked else { return none };
         let below = |block: BlockRef| match (block, best) {
@@ -127,7 +129,6 @@ impl Requirement {
             (BlockRef::Number(number), Some(best)) if number <= best => number,
             _ => 0,
         };
-        let history = !matches!(reads, Reads::Nothing | Reads::State(_));
         Requirement { depth, height, state: reads.state(), history, ..none }
     }
 
@@ -616,6 +617,17 @@ mod tests {
         ] {
             assert_eq!(first(&MFA, &fleet, need(reads, block)), chosen, "{reads:?} {block:?}");
         }
+    }
+
+    #[test]
+    fn to_find_nothing_by_hash_says_something_of_bodies_receipts_and_logs() {
+        let by_hash = Asked { oldest: BlockRef::Hash, newest: BlockRef::Hash, span: 0 };
+        let need = |reads, asked| Requirement::of(reads, None, Some(asked), Some(1_000), 64).by_hash;
+        for reads in [Reads::ByHash, Reads::TraceByHash, Reads::Block(0), Reads::Logs(0), Reads::Trace(0)] {
+            assert!(need(reads, by_hash), "{reads:?}");
+        }
+        assert!(!need(Reads::State(1), by_hash), "a node that lacks the state says so");
+        assert!(!need(Reads::Logs(0), Asked::default()) && !need(Reads::Block(0), Asked::default()));
     }
 
     #[test]

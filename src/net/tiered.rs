@@ -3,7 +3,7 @@
 
 use crate::logic::block::BlockRef;
 use crate::logic::call::Class;
-use crate::logic::facts::Shows;
+use crate::logic::facts::{Reads, Shows};
 use crate::logic::failover::{CallMachine, Event, Finish};
 use crate::logic::lacking;
 use crate::logic::methods::MethodId;
@@ -33,6 +33,8 @@ pub struct Tiered<'a> {
     chain: Option<&'a NetworkTips>,
     /// Its answers are compared with the chain: it names no block or transaction by hash, and the result shows one.
     shows: Shows,
+    /// It asks for logs.
+    logs: bool,
     /// A stateless query: another Endpoint may be asked about what an answer lacks.
     replayable: bool,
 }
@@ -52,7 +54,8 @@ impl<'a> Tiered<'a> {
         let named = past.is_some_and(|past| exempt(past.newest) || exempt(past.oldest));
         let replayable = class.ends_with_caller() && !call.is_notification();
         let shows = row.filter(|_| replayable && !named).map_or(Shows::Nothing, |row| row.shows);
-        Some(Tiered { need, method: outlook.listed(), tips: outlook.tips(), chain, shows, replayable })
+        let logs = matches!(outlook.reads(), Reads::Logs(_));
+        Some(Tiered { need, method: outlook.listed(), tips: outlook.tips(), chain, shows, logs, replayable })
     }
 
     /// What the Call needs of an Endpoint.
@@ -76,13 +79,18 @@ impl<'a> Tiered<'a> {
             }
             Checked::Result(value) => {
                 let result = &body[value.clone()];
-                if self.need.by_hash && is_empty(result) {
+                if self.need.by_hash && self.finds_nothing(result) {
                     return Some(Event::Lacks(Lack::Null));
                 }
                 self.contradicts(result).then_some(Event::Contradicts)
             }
             Checked::NodeBusy | Checked::Bad(_) => None,
         }
+    }
+
+    /// A list without elements is what a block without transactions has; of logs it says as little as `null`.
+    fn finds_nothing(&self, result: &[u8]) -> bool {
+        is_empty(result) && (self.logs || result.trim_ascii() == b"null")
     }
 
     /// Whether a result shows a block that is not on the canonical chain.
