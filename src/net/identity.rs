@@ -24,9 +24,10 @@ pub struct Identity {
     due_ns: Nanos,
 }
 
-impl Default for Identity {
-    fn default() -> Identity {
-        Identity { client: Client::Unknown, mismatched: false, due_ns: 0 }
+impl Identity {
+    /// What is known before an Endpoint was asked: what its configuration says.
+    pub fn configured(client: Option<&str>) -> Identity {
+        Identity { client: client.map_or(Client::Unknown, client_of), mismatched: false, due_ns: 0 }
     }
 }
 

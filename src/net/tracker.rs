@@ -105,7 +105,11 @@ impl Tracker {
                 Some(was) if tips.endpoint(*at).is_some_and(|tips| tips.polls_ok.get() > 0) => {
                     (was.due_ns.max(now_ns), was.identity, (was.standing, was.mismatched))
                 }
-                _ => (now_ns.saturating_sub(step_ns * slot as u64), Identity::default(), (Standing::Unknown, false)),
+                _ => {
+                    let client = current.live.snapshot.endpoints[usize::from(at.0)].client.as_deref();
+                    let first_ns = now_ns.saturating_sub(step_ns * slot as u64);
+                    (first_ns, Identity::configured(client), (Standing::Unknown, false))
+                }
             };
             RefCell::new(Followed { at: *at, due_ns, polling: false, identity, standing, mismatched })
         };
