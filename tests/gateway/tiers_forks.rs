@@ -105,6 +105,19 @@ fn an_answer_that_the_chain_agrees_with_by_now_is_delivered() {
 }
 
 #[test]
+fn the_best_one_is_polled_again_too() {
+    let plan = Plan::of(&["minimal geth", "full reth", "archive erigon"]).circuit(STRICT).interval("60s");
+    plan.nodes[1].chain(|chain| chain.mine(1));
+    let fleet = plan.start();
+    // What the node says of itself would not do: the best is higher, and known on the old branch.
+    for letter in ['a', 'b', 'c'] {
+        fleet.node(letter).chain(|chain| chain.forks.push((TIP, 2)));
+    }
+    let (path, answer) = fleet.ask("eth_getBlockByNumber", &format!("[\"{TIP:#x}\",true]"));
+    assert!(path == "a" && answer.body.contains(&hash(2, TIP)), "{path}: {answer:?}");
+}
+
+#[test]
 fn a_poll_that_hangs_holds_an_answer_no_longer_than_a_quarter_second() {
     let fleet = still();
     ['a', 'b', 'c'].into_iter().for_each(|letter| fleet.node(letter).set(|state| state.polls = Mood::Hangs));

@@ -240,3 +240,28 @@ fn a_reload_keeps_what_is_known_of_tips() {
     let (path, answer) = fleet.ask("eth_getBlockByNumber", "[\"latest\",true]");
     assert!(path == "ab" && answer.body.contains(&hash(MAIN, TIP)), "{path}: {answer:?}");
 }
+
+#[test]
+fn a_reload_keeps_the_chain() {
+    let mut fleet = three();
+    for _ in 0..2 {
+        ['a', 'b', 'c'].into_iter().for_each(|letter| fleet.node(letter).chain(|chain| chain.mine(4)));
+        fleet.settle();
+    }
+    fleet.plan.reweigh(&[5, 1, 1]);
+    assert!(fleet.gateway.reload(&fleet.plan.setup()));
+    let polls = |letter| fleet.node(letter).set(|state| state.polled.len());
+    let before = ['a', 'b', 'c'].map(polls);
+    fleet.gateway.wait_for_metrics("polls after it", |_| {
+        ['a', 'b', 'c'].map(polls).iter().zip(before).all(|(now, before)| *now > before + 1)
+    });
+    for letter in ['a', 'b', 'c'] {
+        fleet.node(letter).chain(|chain| {
+            chain.reorg(6, 2);
+            chain.mine(1);
+        });
+    }
+    fleet.settle();
+    let metrics = fleet.gateway.wait_for_metrics("the re-org", |metrics| metrics.sum("ringway_reorgs_total", &[]) > 0);
+    assert_eq!(metrics.sum("ringway_reorg_depth_sum", &[]), 6, "as deep as it was, though most of it came before");
+}
