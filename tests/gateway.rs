@@ -44,6 +44,7 @@ mod gateway {
     mod providers;
     mod providers_table;
     mod reload;
+    mod reorgs;
     mod rest;
     mod secrets;
     mod storm;
