@@ -1,6 +1,7 @@
 //! What is told about one decision, on request: the trail of a Call's attempts.
 
 use super::snapshot::{ATTEMPTS_MAX, EndpointIx, RouteIx};
+use super::tiers::Cause;
 use super::units::Nanos;
 use super::verdict::Verdict;
 
@@ -11,6 +12,8 @@ pub struct Step {
     pub endpoint: EndpointIx,
     /// What came of it.
     pub verdict: Verdict,
+    /// Why an answer that would be final was not delivered at once.
+    pub objection: Option<Cause>,
     /// How long it took.
     pub took_ns: Nanos,
 }
@@ -18,6 +21,9 @@ pub struct Step {
 impl Step {
     /// What came of it, and how certain that is, in the words of the metrics.
     pub const fn words(&self) -> (&'static str, &'static str) {
+        if let Some(cause) = self.objection {
+            return (cause.word(), "final");
+        }
         match self.verdict {
             Verdict::Final => ("ok", "final"),
             Verdict::TooLarge => ("response_too_large", "final"),
@@ -59,7 +65,7 @@ mod tests {
 
     fn step(endpoint: u16) -> Step {
         let (verdict, _) = judge_broken(Broke::Sent(Reason::Timeout));
-        Step { endpoint: EndpointIx(endpoint), verdict, took_ns: 7 }
+        Step { endpoint: EndpointIx(endpoint), verdict, objection: None, took_ns: 7 }
     }
 
     #[test]
@@ -78,6 +84,8 @@ mod tests {
     fn an_attempt_is_told_in_the_words_of_the_metrics() {
         assert_eq!(step(0).words(), ("timeout", "ambiguous"));
         assert_eq!(Step { verdict: Verdict::Final, ..step(0) }.words(), ("ok", "final"));
+        let lacking = Step { verdict: Verdict::Final, objection: Some(Cause::MissingState), ..step(0) };
+        assert_eq!(lacking.words(), ("missing_state", "final"));
         assert_eq!(Step { verdict: Verdict::TooLarge, ..step(0) }.words(), ("response_too_large", "final"));
     }
 }

@@ -22,8 +22,8 @@ use super::draw::Bits;
 pub use super::draw::weighted;
 use super::fault::{Fault, Reason, Unavailable};
 use super::snapshot::{EndpointIx, Route, Strategy};
-use super::tiers::{Cause, Course, Lack, Look, Requirement, Seen, Served};
-use super::units::{MS, Nanos};
+use super::tiers::{ASK_AGAIN_NS, Cause, Course, Lack, Look, Requirement, Seen, Served};
+use super::units::Nanos;
 use super::verdict::{Certainty, Failure, Verdict};
 
 /// What the machine may see of the world outside: Circuits, and what trackers know. The shared boards implement it,
@@ -48,9 +48,6 @@ impl<W: World> Look for W {
         World::seen(self, endpoint, now_ns)
     }
 }
-
-/// So long the chain may take to show whether an answer that contradicts it is on a fork.
-pub const ASK_AGAIN_NS: Nanos = 250 * MS;
 
 /// What the driver is to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +125,18 @@ pub enum Event {
     Agrees(bool),
     /// The caller is gone.
     CallerGone,
+}
+
+impl Event {
+    /// Why an answer that would be final is not delivered at once, if the event says so.
+    pub const fn objection(self) -> Option<Cause> {
+        match self {
+            Event::Lacks(Lack::State | Lack::Null) => Some(Cause::MissingState),
+            Event::Lacks(Lack::Method) => Some(Cause::Capability),
+            Event::Contradicts => Some(Cause::Fork),
+            _ => None,
+        }
+    }
 }
 
 /// What a look-up brought.

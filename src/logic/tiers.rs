@@ -13,7 +13,10 @@ use super::block::{Asked, BlockRef};
 use super::chain::Standing;
 use super::facts::{Client, Clients, Reads};
 use super::snapshot::{Endpoint, EndpointIx, Route, Strategy, Target, Tier};
-use super::units::Nanos;
+use super::units::{MS, Nanos};
+
+/// So long the chain may take to show whether an answer that contradicts it is on a fork.
+pub const ASK_AGAIN_NS: Nanos = 250 * MS;
 
 /// How much of the past a target holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -251,8 +251,8 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
                     board.answered(endpoint, shard.index, now_ns);
                 }
                 board.note(endpoint, shard.index, note, permit, now_ns, shard.random());
-                count(*context, endpoint, verdict, now_ns.saturating_sub(begun_ns));
                 let objection = tiered.as_ref().and_then(|tiered| objection(tiered, endpoint, verdict, &received));
+                count(*context, endpoint, verdict, objection, now_ns.saturating_sub(begun_ns));
                 let plain = || held.event(&machine, gateway.family, verdict, &received);
                 machine.feed(objection.unwrap_or_else(plain));
                 held.christen(&mut machine, gateway.family, ask);
@@ -488,7 +488,7 @@ fn tells_of(endpoint: &Endpoint, body: &[u8]) -> bool {
 }
 
 /// Counts an attempt, for people and for the caller that wants to know.
-fn count(context: Context<'_>, endpoint: EndpointIx, verdict: Verdict, took_ns: Nanos) {
+fn count(context: Context<'_>, endpoint: EndpointIx, verdict: Verdict, objection: Option<Event>, took_ns: Nanos) {
     let cells = context.shard.endpoint_cells(&context.current.live, usize::from(endpoint.0));
     match verdict {
         Verdict::Final => cells.answered(took_ns),
@@ -497,7 +497,7 @@ fn count(context: Context<'_>, endpoint: EndpointIx, verdict: Verdict, took_ns: 
         Verdict::Failed(failure) => cells.failed(failure.reason, took_ns),
     }
     if let Some(trail) = context.trail {
-        trail.borrow_mut().push(Step { endpoint, verdict, took_ns });
+        trail.borrow_mut().push(Step { endpoint, verdict, objection: objection.and_then(Event::objection), took_ns });
     }
 }
 

@@ -176,9 +176,8 @@ impl Shard {
             let fresh = Current::new(self.world.live.load_full(), self.world.shards, Some(&before));
             *self.current.borrow_mut() = Rc::new(fresh);
         }
-        if !self.draining() {
-            self.trackers.each_tick(self, &self.current(), now_ns);
-        }
+        // To the end: who is still served must not get what a lagging node says.
+        self.trackers.each_tick(self, &self.current(), now_ns);
         if swept_ns.get() + SECOND < now_ns {
             swept_ns.set(now_ns);
             let current = self.current();

@@ -220,6 +220,10 @@ impl Tracker {
             }
             if std::mem::replace(&mut one.standing, standing) != standing {
                 self.note(one.at, What::Standing(standing));
+                if standing == Standing::Fork {
+                    // Most often it has re-organised too, and was read before: until that shows, nobody is sent there.
+                    one.due_ns = one.due_ns.min(now_ns);
+                }
             }
         }
         while let Some(reorg) = chain.take_reorg() {

@@ -6,7 +6,7 @@
 
 use super::fleet::{Fleet, Plan, fallbacks};
 use super::fleet_node::{MARK, TIP, View, hash, read_hash, transaction};
-use super::harness::{Client, call_body};
+use super::harness::{Client, Metrics, call_body};
 use super::storm_node::draw;
 use serde_json::Value;
 use std::sync::Mutex;
@@ -366,7 +366,11 @@ fn no_answer_comes_from_a_fork_that_was_abandoned_before_the_last_poll() {
     });
     let polls: Vec<Vec<Instant>> = LETTERS.map(|letter| fleet.node(letter).set(|state| state.polled.clone())).into();
     let sums = judge(&answers, &eras.lock().unwrap(), &polls, &shifts.lock().unwrap());
-    let metrics = fleet.gateway.metrics();
+    report(&answers, &sums, &fleet.gateway.metrics(), &eras);
+}
+
+/// Prints what the run came to, and holds it to what may be.
+fn report(answers: &[Answered], sums: &Sums, metrics: &Metrics, eras: &Mutex<Vec<Era>>) {
     let by_reason = |reason| metrics.sum("ringway_tier_fallbacks_total", &[&format!("reason=\"{reason}\"")]);
     let unresolved = metrics.sum("ringway_fork_unresolved_total", &[]);
     tell(&format!(
@@ -393,7 +397,7 @@ fn no_answer_comes_from_a_fork_that_was_abandoned_before_the_last_poll() {
     assert!(answers.len() == CALLS && sums.blocks > CALLS / 3 && sums.heights > CALLS / 5, "{}", answers.len());
     assert_eq!(metrics.calls("ok"), CALLS as u64);
     assert!(by_reason("fork") > 0 && metrics.sum("ringway_reorgs_total", &[]) > 10, "{:#?}", metrics.told());
-    assert!(fallbacks(&metrics, "minimal", "full", "fork") > 0 && world_is_higher(&eras), "{:#?}", metrics.told());
+    assert!(fallbacks(metrics, "minimal", "full", "fork") > 0 && world_is_higher(eras), "{:#?}", metrics.told());
 }
 
 fn world_is_higher(eras: &Mutex<Vec<Era>>) -> bool {
