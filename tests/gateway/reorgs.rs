@@ -314,6 +314,29 @@ fn judge(answers: &[Answered], eras: &[Era], polls: &[Vec<Instant>], shifts: &[I
     sums
 }
 
+/// All Calls, while the network lives on.
+fn run(fleet: &Fleet, seed: u64, mut world: World<'_>, eras: &Mutex<Vec<Era>>) -> Vec<Answered> {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..CALLERS).map(|at| scope.spawn(move || caller(fleet, seed, at, eras))).collect();
+        let network = scope.spawn(|| {
+            for step in 1.. {
+                if over.load(SeqCst) {
+                    break;
+                }
+                world.step(step);
+                std::thread::sleep(STEP);
+            }
+            world.changes
+        });
+        let answers: Vec<_> = callers.into_iter().map(|caller| caller.join()).collect();
+        over.store(true, SeqCst);
+        let changes = network.join().unwrap();
+        tell(&format!("blocks, re-orgs, at equal height, back: {changes:?}"));
+        answers.into_iter().flat_map(|answers| answers.unwrap()).collect()
+    })
+}
+
 #[test]
 fn no_answer_comes_from_a_fork_that_was_abandoned_before_the_last_poll() {
     let seed = std::env::var("REORGS_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(7);
@@ -322,7 +345,7 @@ fn no_answer_comes_from_a_fork_that_was_abandoned_before_the_last_poll() {
     let route = "strategy = \"tiered\"\nmax_attempts = 5";
     let fleet = Plan::of(&tiers).interval("50ms").route(route).start();
     let eras = Mutex::new(vec![Era { view: View::default(), from: Instant::now(), until: None }]);
-    let (over, shifts) = (AtomicBool::new(false), Mutex::default());
+    let shifts = Mutex::default();
     let main = View::default();
     let mut world = World {
         fleet: &fleet,
@@ -341,29 +364,7 @@ fn no_answer_comes_from_a_fork_that_was_abandoned_before_the_last_poll() {
         world.take(next);
         fleet.settle();
     }
-    let answers: Vec<Answered> = std::thread::scope(|scope| {
-        let callers: Vec<_> = (0..CALLERS)
-            .map(|at| {
-                let (fleet, eras) = (&fleet, &eras);
-                scope.spawn(move || caller(fleet, seed, at, eras))
-            })
-            .collect();
-        let network = scope.spawn(|| {
-            for step in 1.. {
-                if over.load(SeqCst) {
-                    break;
-                }
-                world.step(step);
-                std::thread::sleep(STEP);
-            }
-            world.changes
-        });
-        let answers: Vec<_> = callers.into_iter().map(|caller| caller.join()).collect();
-        over.store(true, SeqCst);
-        let changes = network.join().unwrap();
-        tell(&format!("blocks, re-orgs, at equal height, back: {changes:?}"));
-        answers.into_iter().flat_map(|answers| answers.unwrap()).collect()
-    });
+    let answers = run(&fleet, seed, world, &eras);
     let polls: Vec<Vec<Instant>> = LETTERS.map(|letter| fleet.node(letter).set(|state| state.polled.clone())).into();
     let sums = judge(&answers, &eras.lock().unwrap(), &polls, &shifts.lock().unwrap());
     report(&answers, &sums, &fleet.gateway.metrics(), &eras);
