@@ -225,7 +225,7 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
             }
             Action::AskAgain { endpoint, until_ns } => {
                 // Boxed: as above.
-                now_ns = Box::pin(tiered::ask_again(*context, endpoint, until_ns)).await;
+                now_ns = Box::pin(tiered::ask_again(*context, route, endpoint, until_ns)).await;
                 held.asked_again(shard, &mut machine, tiered.as_ref());
             }
             Action::Attempt { endpoint, until_ns, probe } => {

@@ -3,6 +3,7 @@
 
 use crate::logic::block::BlockRef;
 use crate::logic::call::Class;
+use crate::logic::chain::Standing;
 use crate::logic::facts::{Reads, Shows};
 use crate::logic::failover::{CallMachine, Event, Finish};
 use crate::logic::lacking;
@@ -16,7 +17,7 @@ use crate::net::exchange::{Ask, Context};
 use crate::net::ring;
 use crate::shared::counters::RouteCells;
 use crate::shared::outlook::Outlook;
-use crate::shared::tip_board::{NetworkTips, TipBoard};
+use crate::shared::tip_board::{NetworkTips, TipBoard, Wish};
 use crate::wire::answer_blocks::{blocks, is_empty};
 use crate::wire::block_args::asked;
 use crate::wire::jsonrpc::Checked;
@@ -116,15 +117,21 @@ fn error(code: i64, error: &[u8], by_hash: bool) -> Option<Lack> {
     lacking::judge(code, &message, by_hash)
 }
 
-/// Has the Endpoint and the best one polled at once, and waits for it, but not for ever. One poll serves all who wait.
-pub async fn ask_again(context: Context<'_>, endpoint: EndpointIx, until_ns: Nanos) -> Nanos {
-    let tips = &context.current.live.tips;
-    let own = tips.endpoint(endpoint).map(|tips| &tips.wish);
-    let wishes =
-        [own, tips.network_of(endpoint).map(|network| &network.wish)].map(|wish| wish.map(|wish| (wish, wish.make())));
+/// Has the Endpoint and the best one polled at once, and waits for it, but not for ever. So are those that are on a fork
+/// as far as is known: if they have re-organised since they were read, they are who can answer. One poll serves all
+/// who wait.
+pub async fn ask_again(context: Context<'_>, route: &Route, endpoint: EndpointIx, until_ns: Nanos) -> Nanos {
+    let (tips, now_ns) = (&context.current.live.tips, ring::now());
+    let asked = |at: &EndpointIx| {
+        *at == endpoint || tips.endpoint(*at).is_some_and(|tips| tips.told(now_ns).standing == Standing::Fork)
+    };
+    let targets = route.targets.iter().map(|target| target.endpoint).filter(asked);
+    let own = targets.filter_map(|at| tips.endpoint(at)).map(|tips| &tips.wish);
+    let all = own.chain(tips.network_of(endpoint).map(|network| &network.wish));
+    let wishes: Vec<(&Wish, u64)> = all.map(|wish| (wish, wish.make())).collect();
     loop {
         let now_ns = ring::now();
-        let over = wishes.iter().flatten().all(|(wish, number)| wish.granted() >= *number);
+        let over = wishes.iter().all(|(wish, number)| wish.granted() >= *number);
         if over || now_ns >= until_ns {
             return now_ns;
         }

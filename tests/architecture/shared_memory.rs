@@ -238,7 +238,7 @@ const TOUCHES: &[(&str, &str, &str)] = &[
     ),
     (
         "src/net/tiered.rs",
-        "[own, tips.network_of(endpoint).map(|network| &network.wish)].map(|wish| wish.map(|wish| (wish, wish.make())));",
+        "let wishes: Vec<(&Wish, u64)> = all.map(|wish| (wish, wish.make())).collect();",
         "when an answer contradicts the chain",
     ),
     ("src/net/tracker.rs", "tips.wish.grant(wishes.own);", "by the tracking shard, per poll"),
