@@ -118,19 +118,22 @@ fn error(code: i64, error: &[u8], by_hash: bool) -> Option<Lack> {
 }
 
 /// Has the Endpoint and the best one polled at once, and waits for it, but not for ever. So are those that are on a fork
-/// as far as is known: if they have re-organised since they were read, they are who can answer. One poll serves all
-/// who wait.
+/// as far as is known, also by these polls: if they have re-organised since they were read, they are who can answer.
+/// One poll serves all who wait.
 pub async fn ask_again(context: Context<'_>, route: &Route, endpoint: EndpointIx, until_ns: Nanos) -> Nanos {
-    let (tips, now_ns) = (&context.current.live.tips, ring::now());
-    let asked = |at: &EndpointIx| {
-        *at == endpoint || tips.endpoint(*at).is_some_and(|tips| tips.told(now_ns).standing == Standing::Fork)
-    };
-    let targets = route.targets.iter().map(|target| target.endpoint).filter(asked);
-    let own = targets.filter_map(|at| tips.endpoint(at)).map(|tips| &tips.wish);
-    let all = own.chain(tips.network_of(endpoint).map(|network| &network.wish));
-    let wishes: Vec<(&Wish, u64)> = all.map(|wish| (wish, wish.make())).collect();
+    let tips = &context.current.live.tips;
+    let mut asked = 0u128;
+    let mut wishes: Vec<(&Wish, u64)> = Vec::new();
+    wishes.extend(tips.network_of(endpoint).map(|network| (&network.wish, network.wish.make())));
     loop {
         let now_ns = ring::now();
+        for (at, target) in route.targets.iter().enumerate().filter(|(at, _)| route.eligible >> at & 1 == 1) {
+            let Some(one) = tips.endpoint(target.endpoint).filter(|_| asked >> at & 1 == 0) else { continue };
+            if target.endpoint == endpoint || one.told(now_ns).standing == Standing::Fork {
+                asked |= 1 << at;
+                wishes.push((&one.wish, one.wish.make()));
+            }
+        }
         let over = wishes.iter().all(|(wish, number)| wish.granted() >= *number);
         if over || now_ns >= until_ns {
             return now_ns;

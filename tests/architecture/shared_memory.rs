@@ -236,9 +236,10 @@ const TOUCHES: &[(&str, &str, &str)] = &[
         "tips.tell(Told { standing, tip: view.tip.unwrap_or(0), client, mismatched }, view.lag, view.good_until_ns);",
         "by the tracking shard, per poll",
     ),
+    ("src/net/tiered.rs", "wishes.push((&one.wish, one.wish.make()));", "when an answer contradicts the chain"),
     (
         "src/net/tiered.rs",
-        "let wishes: Vec<(&Wish, u64)> = all.map(|wish| (wish, wish.make())).collect();",
+        "wishes.extend(tips.network_of(endpoint).map(|network| (&network.wish, network.wish.make())));",
         "when an answer contradicts the chain",
     ),
     ("src/net/tracker.rs", "tips.wish.grant(wishes.own);", "by the tracking shard, per poll"),

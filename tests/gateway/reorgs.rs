@@ -393,6 +393,9 @@ fn report(answers: &[Answered], sums: &Sums, metrics: &Metrics, eras: &Mutex<Vec
     // happens for the length of one poll, when the first node that shows a re-org answers callers from a third branch,
     // and all others are taken to be on a fork until they are polled themselves.
     let wrong = &sums.of_an_abandoned_fork;
+    for one in wrong.iter() {
+        tell(&one.chars().take(900).collect::<String>());
+    }
     assert!(wrong.len() as u64 <= unresolved && unresolved < CALLS as u64 / 1000, "{}: {wrong:#?}", wrong.len());
     assert_eq!(sums.too_old, Vec::<String>::new());
     assert!(answers.len() == CALLS && sums.blocks > CALLS / 3 && sums.heights > CALLS / 5, "{}", answers.len());
