@@ -20,8 +20,8 @@ const toml = (value) =>
 const pairs = (table) => Object.entries(table).map(([key, value]) => `${key} = ${toml(value)}`);
 const table = (head, body) => [head, ...pairs(body), ''].join('\n');
 
-/** The configuration: `endpoints` is {id: url}, `route` and `gateway` overlay the defaults below. */
-function configuration([port, admin], { endpoints, route = {}, gateway = {}, circuit = {} }) {
+/** The configuration: `endpoints` is {id: url} or {id: {url, …}}; `route`, `gateway` and `network` overlay the defaults. */
+function configuration([port, admin], { endpoints, route = {}, gateway = {}, circuit = {}, network = {} }) {
   const place = { chain: 'ethereum', network: 'dev' };
   return [
     table('[server]', {
@@ -32,7 +32,10 @@ function configuration([port, admin], { endpoints, route = {}, gateway = {}, cir
       shutdown_grace: '5s',
     }),
     table('[circuit]', { consecutive_failures: 3, cooldown: '500ms', max_cooldown: '1s', ...circuit }),
-    ...Object.entries(endpoints).map(([id, url]) => table('[[endpoint]]', { id, ...place, url })),
+    table('[[network]]', { ...place, ...network }),
+    ...Object.entries(endpoints).map(([id, of]) =>
+      table('[[endpoint]]', { id, ...place, ...(typeof of === 'string' ? { url: of } : of) }),
+    ),
     table('[[gateway]]', { id: 'eth', path: '/eth', ...place, ...gateway }),
     table('[[gateway.route]]', {
       id: 'default',
