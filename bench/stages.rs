@@ -124,7 +124,8 @@ impl Setting {
         let chain = live.tips.network_of(A).expect("a network");
         chain.set_best(Some(TIP));
         for tips in (0..ENDPOINTS).filter_map(|at| live.tips.endpoint(EndpointIx(at as u16))) {
-            let told = Told { standing: Standing::Fresh, tip: TIP, client: Client::Geth, mismatched: false };
+            let told =
+                Told { standing: Standing::Fresh, tip: TIP, client: Client::Geth, identified: true, mismatched: false };
             tips.tell(told, 0, NOW_NS + SECOND);
         }
         let body = format!(r#"{{"jsonrpc":"2.0","id":{ID},"method":"eth_call","params":{PARAMS}}}"#).into_bytes();

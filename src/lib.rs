@@ -69,6 +69,7 @@ pub mod logic {
     pub mod verdict;
     pub mod versions;
     pub mod window;
+    pub mod world;
 }
 
 /// Rank 1. Bytes to values and back; no sockets.

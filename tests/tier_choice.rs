@@ -106,7 +106,11 @@ fn fleet(dice: &mut Dice, targets: usize) -> Fleet {
         },
         tip: 1_000 - dice.below(6),
         client: dice.pick(&clients),
-        has: if calm { Has::Yes } else { dice.pick(&[Has::Yes, Has::Yes, Has::Yes, Has::SaidNo, Has::No]) },
+        has: if calm {
+            Has::Yes
+        } else {
+            dice.pick(&[Has::Yes, Has::Yes, Has::Yes, Has::SaidNo, Has::No, Has::No, Has::NotKnown])
+        },
         mismatched: dice.one_in(20),
     };
     let admission = |dice: &mut Dice| match dice.below(8) {
@@ -136,7 +140,7 @@ fn rules(route: &Route, fleet: &Fleet, need: &Requirement) -> Vec<Rule> {
         .map(|at| {
             let (held, seen) = (route.held[at], fleet.seen[at]);
             Rule {
-                never: route.eligible >> at & 1 == 0 || seen.mismatched || seen.has == Has::No,
+                never: route.eligible >> at & 1 == 0 || seen.mismatched || matches!(seen.has, Has::No | Has::NotKnown),
                 holds: need.floor.is_none_or(|floor| held.tier >= floor)
                     && (!need.state || reaches(held.state_blocks))
                     && (!need.history || reaches(held.history_blocks)),

@@ -22,32 +22,10 @@ use super::draw::Bits;
 pub use super::draw::weighted;
 use super::fault::{Fault, Reason, Unavailable};
 use super::snapshot::{EndpointIx, Route, Strategy};
-use super::tiers::{ASK_AGAIN_NS, Cause, Course, Lack, Look, Requirement, Seen, Served};
+use super::tiers::{ASK_AGAIN_NS, Cause, Course, Lack, Requirement, Served};
 use super::units::Nanos;
 use super::verdict::{Certainty, Failure, Verdict};
-
-/// What the machine may see of the world outside: Circuits, and what trackers know. The shared boards implement it,
-/// and the simulator.
-pub trait World {
-    /// What the Endpoint's Circuit says now.
-    fn admission(&self, endpoint: EndpointIx, now_ns: Nanos) -> Admission;
-
-    /// What is known of its chain and its software; tiered Routes ask.
-    fn seen(&self, _endpoint: EndpointIx, _now_ns: Nanos) -> Seen {
-        Seen::default()
-    }
-
-    /// Whether a tracker found it on another chain than its configuration says.
-    fn is_mismatched(&self, _endpoint: EndpointIx) -> bool {
-        false
-    }
-}
-
-impl<W: World> Look for W {
-    fn seen(&self, endpoint: EndpointIx, now_ns: Nanos) -> Seen {
-        World::seen(self, endpoint, now_ns)
-    }
-}
+pub use super::world::World;
 
 /// What the driver is to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,7 +189,8 @@ pub struct CallMachine {
     last: Option<Failure>,
     kept: bool,
     doubt: Doubt,
-    course: Course,
+    /// On tiered Routes.
+    course: Option<Course>,
     put: Put,
     caller_gone: bool,
     step: Step,
@@ -234,7 +213,7 @@ impl CallMachine {
             last: None,
             kept: false,
             doubt: Doubt::default(),
-            course: Course::default(),
+            course: None,
             put: Put::Away,
             caller_gone: false,
             step: Step::Choosing,
@@ -243,14 +222,14 @@ impl CallMachine {
 
     /// Tells what the Call needs of an Endpoint; for tiered Routes.
     pub fn needs(&mut self, requirement: Requirement) {
-        self.course = Course::new(requirement);
+        self.course = Some(Course::new(requirement));
     }
 
     /// Which tier served the Call that ended so; `None` where no tier did.
     pub fn served(&self, finish: Finish) -> Option<Served> {
         match finish {
-            Finish::Reply => self.course.served(false),
-            Finish::Kept => self.course.served(true),
+            Finish::Reply => self.course?.served(false),
+            Finish::Kept => self.course?.served(true),
             _ => None,
         }
     }
@@ -315,7 +294,7 @@ impl CallMachine {
             // them were asked again: one may have closed meanwhile.
             Admission::Probe if self.may_probe() || self.rounds >= 2 => true,
             Admission::Probe => {
-                self.course.missed(Cause::Circuit);
+                self.missed(Cause::Circuit);
                 self.deferred |= bit;
                 return Turn::Later;
             }
@@ -379,7 +358,7 @@ impl CallMachine {
             }
             (Event::Agrees(true), Step::AskingAgain(_)) => self.step = Step::Done(Finish::Reply),
             (Event::Agrees(false), Step::AskingAgain(_)) => {
-                self.put = if self.course.keep_forked() { Put::Kept } else { Put::Away };
+                self.put = if self.course().keep_forked() { Put::Kept } else { Put::Away };
                 self.kept = true;
                 self.step = Step::Choosing;
             }
@@ -405,9 +384,9 @@ impl CallMachine {
 
     /// An answer without what was asked for: another Endpoint may have it, and else this one is the answer.
     fn lacked(&mut self, lack: Lack) {
-        self.step = match self.course.lacked(lack) {
+        self.step = match self.course().lacked(lack) {
             true => {
-                self.put = if self.course.keep_lacking() { Put::Kept } else { Put::Away };
+                self.put = if self.course().keep_lacking() { Put::Kept } else { Put::Away };
                 self.kept = true;
                 Step::Choosing
             }
@@ -456,7 +435,7 @@ impl CallMachine {
             Verdict::Failed(failure) => {
                 self.kept |= failure.keep;
                 self.last = Some(failure);
-                self.course.missed(Cause::Failure);
+                self.missed(Cause::Failure);
                 if failure.certainty == Certainty::Ambiguous {
                     self.doubted(endpoint);
                 }
@@ -469,7 +448,9 @@ impl CallMachine {
     fn place(&self, verdict: Verdict) -> Put {
         match verdict {
             Verdict::Final => Put::Reply,
-            Verdict::Failed(failure) if failure.keep && !self.course.has_spare() => Put::Kept,
+            Verdict::Failed(failure) if failure.keep && !self.course.is_some_and(|course| course.has_spare()) => {
+                Put::Kept
+            }
             _ => Put::Away,
         }
     }
@@ -516,9 +497,19 @@ impl CallMachine {
 
     /// Why there was nobody to ask.
     fn nobody<W: World>(&self, route: &Route, world: &W, now_ns: Nanos) -> Fault {
-        match route.strategy == Strategy::Tiered && self.course.lacks_method(route, world, now_ns) {
+        match self.course.is_some_and(|course| course.lacks_method(route, world, now_ns)) {
             true => Fault::Method(Unavailable::NoCapability),
             false => Fault::NoTarget,
+        }
+    }
+
+    fn course(&mut self) -> &mut Course {
+        self.course.get_or_insert_default()
+    }
+
+    fn missed(&mut self, cause: Cause) {
+        if let Some(course) = &mut self.course {
+            course.missed(cause);
         }
     }
 
@@ -536,7 +527,7 @@ impl CallMachine {
     }
 
     fn rejected(&mut self, until_ns: Nanos) {
-        self.course.missed(Cause::Circuit);
+        self.missed(Cause::Circuit);
         self.soonest_ns = Some(self.soonest_ns.map_or(until_ns, |soonest| soonest.min(until_ns)));
     }
 
@@ -559,7 +550,7 @@ impl CallMachine {
         let draw = self.first_draw.take().unwrap_or_else(random);
         let chosen = weighted(route, set, draw)?;
         if route.strategy == Strategy::Tiered {
-            self.course.chose(route, chosen, cause, world, now_ns);
+            self.course().chose(route, chosen, cause, world, now_ns);
         }
         Some(chosen)
     }
@@ -584,7 +575,8 @@ impl CallMachine {
     /// The same by tier: what remains may hold targets that this Call can't use.
     fn offer_by_tier<W: World>(&mut self, route: &Route, world: &W, now_ns: Nanos) -> Option<(u128, Option<Cause>)> {
         loop {
-            let (set, cause) = self.course.next(route, self.remaining, world, now_ns);
+            let remaining = self.remaining;
+            let (set, cause) = self.course().next(route, remaining, world, now_ns);
             if set != 0 {
                 return Some((set, cause));
             }

@@ -36,8 +36,8 @@ pub fn judge(code: i64, message: &str, by_hash: bool) -> Option<Lack> {
     if code == NO_METHOD {
         return Some(Lack::Method);
     }
-    // A revert's reason is the contract's: it may say anything.
-    if code == 3 || says(message, "revert") {
+    // A revert's reason is the contract's, and who refuses an argument repeats it: both may say anything.
+    if code == 3 || matches!(code, -32700 | -32602 | -32600) || says(message, "revert") {
         return None;
     }
     if code == PRUNED_HISTORY || STATE.iter().any(|words| says(message, words)) {
@@ -109,6 +109,7 @@ mod tests {
             (-32000, "execution reverted: header not found"),
             (-32000, "insufficient funds for gas * price + value"),
             (-32602, "invalid argument 0: json: cannot unmarshal"),
+            (-32602, "invalid argument 0: unknown variant `missing trie node`"),
             (-32005, "query returned more than 10000 results"),
             (-32000, "nonce too low"),
             (-32000, ""),

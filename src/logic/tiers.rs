@@ -57,6 +57,8 @@ pub enum Has {
     Yes,
     /// It said of late that it has not.
     SaidNo,
+    /// Its software is not known yet: the little that all have, it has.
+    NotKnown,
     /// Its software lacks it.
     No,
 }
@@ -120,7 +122,8 @@ impl Requirement {
         let none = Requirement { floor, by_hash, ..Requirement::default() };
         let Some(asked) = asked else { return none };
         let below = |block: BlockRef| match (block, best) {
-            (BlockRef::Earliest, _) => u64::MAX,
+            // Some node may read it, as a number of old: one with a bounded past would then find nothing.
+            (BlockRef::Earliest | BlockRef::Unreadable, _) => u64::MAX,
             (BlockRef::Number(number), Some(best)) => best.saturating_sub(number),
             (BlockRef::Safe | BlockRef::Finalized, _) => finality_depth,
             _ => 0,
@@ -208,6 +211,8 @@ impl Cause {
 pub struct Slate {
     mismatched: u128,
     incapable: u128,
+    /// Of these, nobody knows yet what they run.
+    unasked: u128,
     shallow: u128,
     low: u128,
     fork: u128,
@@ -271,6 +276,7 @@ impl Slate {
                 Has::Yes => {}
                 Has::SaidNo => slate.doubtful |= bit,
                 Has::No => slate.incapable |= bit,
+                Has::NotKnown => (slate.incapable, slate.unasked) = (slate.incapable | bit, slate.unasked | bit),
             }
             if !route.held.get(at).is_some_and(|held| need.is_met_by(held)) {
                 slate.shallow |= bit;
@@ -307,7 +313,7 @@ impl Slate {
     /// Whether there is a target, and none of them has the method.
     pub fn nobody_is_capable(&self, eligible: u128) -> bool {
         let there = eligible & !self.mismatched;
-        there != 0 && there & !self.incapable == 0
+        there != 0 && there & !self.incapable == 0 && there & self.unasked == 0
     }
 
     /// The cheapest tier that meets the Requirement.
@@ -615,7 +621,7 @@ mod tests {
             (Reads::Block(0), BlockRef::Earliest, 0b010),
             (Reads::State(1), BlockRef::Earliest, 0b100),
             (Reads::State(1), BlockRef::Number(5_000), 0b001),
-            (Reads::State(1), BlockRef::Unreadable, 0b001),
+            (Reads::State(1), BlockRef::Unreadable, 0b100),
             (Reads::ByHash, BlockRef::Hash, 0b001),
         ] {
             assert_eq!(first(&MFA, &fleet, need(reads, block)), chosen, "{reads:?} {block:?}");

@@ -496,8 +496,12 @@ fn count(context: Context<'_>, endpoint: EndpointIx, verdict: Verdict, objection
         Verdict::NoRoom => cells.failed(Reason::NoRoom, took_ns),
         Verdict::Failed(failure) => cells.failed(failure.reason, took_ns),
     }
+    let objection = objection.and_then(Event::objection);
+    if let Some(cause) = objection {
+        cells.objected(cause);
+    }
     if let Some(trail) = context.trail {
-        trail.borrow_mut().push(Step { endpoint, verdict, objection: objection.and_then(Event::objection), took_ns });
+        trail.borrow_mut().push(Step { endpoint, verdict, objection, took_ns });
     }
 }
 

@@ -19,6 +19,8 @@ const VERSION_MAX: usize = 256;
 pub struct Identity {
     /// Its software.
     pub client: Client,
+    /// It was asked for it, or its configuration says it.
+    pub known: bool,
     /// It serves another chain than its configuration says.
     pub mismatched: bool,
     due_ns: Nanos,
@@ -27,7 +29,13 @@ pub struct Identity {
 impl Identity {
     /// What is known before an Endpoint was asked: what its configuration says.
     pub fn configured(client: Option<&str>) -> Identity {
-        Identity { client: client.map_or(Client::Unknown, client_of), mismatched: false, due_ns: 0 }
+        let known = client.is_some();
+        Identity { client: client.map_or(Client::Unknown, client_of), known, mismatched: false, due_ns: 0 }
+    }
+
+    /// To be asked for at the next poll: the node may be another one by now.
+    pub fn doubt(&mut self) {
+        self.due_ns = 0;
     }
 }
 
@@ -51,6 +59,7 @@ pub async fn renew(was: Identity, calls: &OwnCalls<'_>, network: &Network) -> Id
     if now.mismatched {
         return Identity { due_ns: 0, ..now };
     }
+    now.known = true;
     now.client = match endpoint.client.as_deref() {
         Some(client) => {
             tips.set_version(Some(Arc::new(client.to_owned())));

@@ -166,6 +166,9 @@ impl Tracker {
         let heard = !identity.mismatched && self.read(&calls, slot).await;
         let mut one = self.followed[slot].borrow_mut();
         one.polling = false;
+        if !heard {
+            one.identity.doubt();
+        }
         drop(one);
         if let Some(tips) = self.tips(at) {
             if heard { &tips.polls_ok } else { &tips.polls_failed }.add(1);
@@ -209,9 +212,10 @@ impl Tracker {
         for (slot, one) in self.followed.iter().enumerate() {
             let (view, mut one) = (chain.view(slot, now_ns), one.borrow_mut());
             let Some(tips) = self.tips(one.at) else { continue };
-            let Identity { client, mismatched, .. } = one.identity;
+            let Identity { client, known, mismatched, .. } = one.identity;
             let standing = if mismatched { Standing::Unknown } else { view.standing };
-            tips.tell(Told { standing, tip: view.tip.unwrap_or(0), client, mismatched }, view.lag, view.good_until_ns);
+            let told = Told { standing, tip: view.tip.unwrap_or(0), client, identified: known, mismatched };
+            tips.tell(told, view.lag, view.good_until_ns);
             if mismatched {
                 self.current.live.tips.note_mismatch();
             }
@@ -223,6 +227,7 @@ impl Tracker {
                 if standing == Standing::Fork {
                     // Most often it has re-organised too, and was read before: until that shows, nobody is sent there.
                     one.due_ns = one.due_ns.min(now_ns);
+                    one.identity.doubt();
                 }
             }
         }

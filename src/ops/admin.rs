@@ -3,7 +3,7 @@
 
 use crate::logic::circuit::Admission;
 use crate::logic::snapshot::Gateway;
-use crate::logic::units::Nanos;
+use crate::logic::units::{Nanos, SECOND};
 use crate::ops::admin_guard::{may_read, may_read_metrics, may_write};
 use crate::ops::{admin_circuits, admin_unlisted, explain, metrics};
 use crate::shared::snapshot_cell::{Live, Phase, World};
@@ -27,6 +27,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest body that is read.
 const BODY_MAX: u64 = 64 << 10;
+/// So long after its start a process is not ready while an Endpoint of a tiered Route was never polled.
+const KNOWN_WITHIN_NS: Nanos = 2 * SECOND;
 const LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, headers: 100 };
 
 /// Answers on `listener` for as long as the process lives. `now_ns` reads the shards' clock.
@@ -204,6 +206,10 @@ fn ready(query: Option<&str>, world: &World, live: &Live, now_ns: Nanos) -> Page
     }
     if live.counters.shards.iter().any(|shard| shard.accepting.get() == 0) {
         return not("a shard does not accept yet");
+    }
+    // Before that, what only some software has is nobody's. One that is dead must not keep the others from serving.
+    if now_ns < KNOWN_WITHIN_NS && !live.tips.all_polled() {
+        return not("the chains of tiered Routes are not known yet");
     }
     let wanted = query.and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("gateway=")));
     let Some(wanted) = wanted else { return Page::json(200, "{\"status\":\"ready\"}\n".into()) };

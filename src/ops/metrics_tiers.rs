@@ -60,6 +60,16 @@ fn endpoints(out: &mut String, live: &Live, now_ns: Nanos) {
         let client = client(tips.told(now_ns).client);
         let _ = writeln!(out, "{name}{{endpoint=\"{id}\",client=\"{client}\"}} 1");
     }
+    let name = "ringway_answer_objections_total";
+    let help = "Answers of an Endpoint that were not delivered at once: fork = they contradict the chain, the others lack something.";
+    family(out, name, "counter", help);
+    for (id, at) in ids(live).filter(|(_, at)| live.tips.endpoint(*at).is_some()) {
+        for cause in [Cause::Fork, Cause::MissingState, Cause::Capability] {
+            let shards = live.counters.endpoints[usize::from(at.0)].iter();
+            let count: u64 = shards.map(|cells| cells.objections(cause)).sum();
+            let _ = writeln!(out, "{name}{{endpoint=\"{id}\",reason=\"{}\"}} {count}", cause.word());
+        }
+    }
     let name = "ringway_tracker_polls_total";
     family(out, name, "counter", "Polls of tracked Endpoints: ok = they brought a block.");
     let counts = |tips: &EndpointTips| [("ok", tips.polls_ok.get()), ("failed", tips.polls_failed.get())];

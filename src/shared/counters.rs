@@ -198,6 +198,8 @@ impl Handshakes {
 pub struct EndpointCells {
     ok: Cell,
     failed: [Cell; Reason::ALL.len()],
+    /// Answers that were not delivered at once although they would be final, by cause.
+    objections: [Cell; Cause::ALL.len()],
     /// From the attempt's start to its last byte or its failure.
     pub durations: Durations,
     /// Connections that are open now.
@@ -224,6 +226,14 @@ impl EndpointCells {
     pub fn failed(&self, reason: Reason, took_ns: Nanos) {
         self.failed[reason as usize].add(1);
         self.durations.note(took_ns);
+    }
+    /// Counts an answer that was not delivered at once, besides as one that was brought.
+    pub fn objected(&self, cause: Cause) {
+        self.objections[cause as usize].add(1);
+    }
+    /// Such answers.
+    pub fn objections(&self, cause: Cause) -> u64 {
+        self.objections[cause as usize].get()
     }
     /// Attempts that brought an answer for the caller.
     pub fn ok_count(&self) -> u64 {

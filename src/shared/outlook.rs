@@ -92,6 +92,7 @@ impl World for Outlook<'_> {
         let Some(tips) = self.live.tips.endpoint(endpoint) else { return Seen::default() };
         let told = tips.told(now_ns);
         let has = match self.serves(endpoint, tips, told.client) {
+            false if !told.identified => Has::NotKnown,
             false => Has::No,
             true if self.row.is_some() && tips.said_no(self.method, now_ns) => Has::SaidNo,
             true => Has::Yes,

@@ -27,7 +27,8 @@ pub const DEPTHS: [u64; 9] = [1, 2, 3, 4, 6, 8, 16, 64, 256];
 /// Where things stand in the word of an Endpoint.
 const CLIENT_AT: u32 = 2;
 const MISMATCHED_AT: u32 = 5;
-const TIP_AT: u32 = 6;
+const IDENTIFIED_AT: u32 = 6;
+const TIP_AT: u32 = 7;
 
 /// What a tracker says of an Endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct Told {
     pub tip: u64,
     /// Its software.
     pub client: Client,
+    /// It was asked for it, or its configuration says it.
+    pub identified: bool,
     /// It serves another chain.
     pub mismatched: bool,
 }
@@ -94,7 +97,7 @@ pub struct EndpointTips {
 }
 
 impl EndpointTips {
-    fn new(client: Client) -> EndpointTips {
+    fn new(client: Option<Client>) -> EndpointTips {
         let tips = EndpointTips {
             word: AtomicU64::default(),
             good_until_ns: AtomicU64::default(),
@@ -107,7 +110,9 @@ impl EndpointTips {
             polls_ok: Cell::default(),
             polls_failed: Cell::default(),
         };
-        tips.tell(Told { standing: Standing::Unknown, tip: 0, client, mismatched: false }, 0, 0);
+        let (identified, client) = (client.is_some(), client.unwrap_or(Client::Unknown));
+        let told = Told { standing: Standing::Unknown, tip: 0, client, identified, mismatched: false };
+        tips.tell(told, 0, 0);
         tips
     }
 
@@ -116,6 +121,7 @@ impl EndpointTips {
         let word = told.standing as u64
             | (told.client as u64) << CLIENT_AT
             | u64::from(told.mismatched) << MISMATCHED_AT
+            | u64::from(told.identified) << IDENTIFIED_AT
             | told.tip.min(u64::MAX >> TIP_AT) << TIP_AT;
         // A reader between the two sees an old end of a new sample at worst: unknown, and never fresh for too long.
         self.lag.store(lag, Relaxed);
@@ -133,8 +139,9 @@ impl EndpointTips {
             3 => Standing::Fork,
             _ => Standing::Unknown,
         };
-        let mismatched = word >> MISMATCHED_AT & 1 == 1;
+        let (mismatched, identified) = (word >> MISMATCHED_AT & 1 == 1, word >> IDENTIFIED_AT & 1 == 1);
         Told {
+            identified,
             standing,
             tip: word >> TIP_AT,
             client: Client::ALL[(word >> CLIENT_AT & 7) as usize % Client::ALL.len()],
@@ -289,7 +296,7 @@ impl TipBoard {
         };
         let tracked = tracked(snapshot);
         let endpoint = |(at, endpoint): (usize, &crate::logic::snapshot::Endpoint)| {
-            let client = endpoint.client.as_deref().map_or(Client::Unknown, client_of);
+            let client = endpoint.client.as_deref().map(client_of);
             tracked[at]
                 .then(|| old_endpoint(at).unwrap_or_else(|| Arc::new(CachePadded::new(EndpointTips::new(client)))))
         };
@@ -375,11 +382,15 @@ mod tests {
 
     #[test]
     fn what_is_told_is_read_until_it_is_old() {
-        let tips = EndpointTips::new(Client::Reth);
-        assert_eq!(tips.told(1), Told { standing: Standing::Unknown, tip: 0, client: Client::Reth, mismatched: false });
+        let tips = EndpointTips::new(Some(Client::Reth));
+        let told =
+            Told { standing: Standing::Unknown, tip: 0, client: Client::Reth, identified: true, mismatched: false };
+        assert_eq!(tips.told(1), told);
+        assert!(!EndpointTips::new(None).told(1).identified);
         for standing in [Standing::Fresh, Standing::Lagging, Standing::Fork] {
             for client in Client::ALL {
-                let told = Told { standing, tip: 27_000_000, client, mismatched: client == Client::Besu };
+                let told =
+                    Told { standing, tip: 27_000_000, client, identified: true, mismatched: client == Client::Besu };
                 tips.tell(told, 7, 100);
                 assert_eq!((tips.told(100), tips.lag()), (told, 7));
                 assert_eq!(tips.told(101), Told { standing: Standing::Unknown, ..told }, "the sample is too old");
@@ -389,7 +400,7 @@ mod tests {
 
     #[test]
     fn a_lacking_method_is_remembered_for_a_while() {
-        let tips = EndpointTips::new(Client::Unknown);
+        let tips = EndpointTips::new(None);
         let (one, same_bit) = (MethodId(3), MethodId(67));
         assert!(!tips.said_no(one, 0));
         tips.learn(one, SECOND);

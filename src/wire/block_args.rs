@@ -209,12 +209,11 @@ fn is_hash(value: &[u8]) -> bool {
     digits.is_some_and(|digits| digits.len() == HASH_DIGITS && Hex::new(digits).is_some())
 }
 
-/// `0x` and up to sixteen digits.
+/// `0x` and up to sixteen digits, and zeros in front, which some nodes take.
 pub(super) fn hex_number(text: &[u8]) -> Option<u64> {
-    let digits = text.strip_prefix(b"0x")?;
-    if !(1..=NUMBER_DIGITS_MAX).contains(&digits.len()) {
-        return None;
-    }
+    let all = text.strip_prefix(b"0x").filter(|digits| !digits.is_empty())?;
+    let zeros = all.iter().take_while(|digit| **digit == b'0').count();
+    let digits = all.get(zeros..).filter(|digits| digits.len() <= NUMBER_DIGITS_MAX)?;
     digits.iter().try_fold(0, |number, digit| Some(number << 4 | u64::from(char::from(*digit).to_digit(16)?)))
 }
 
@@ -264,6 +263,8 @@ mod tests {
             (r#""0x1b4""#, Number(436)),
             (r#""0x1B4""#, Number(436)),
             (r#""0x01b4""#, Number(436)),
+            (r#""0x0000000000000000000001b4""#, Number(436)),
+            (r#""0x00000000000000000000000""#, Number(0)),
             (r#""0xffffffffffffffff""#, Number(u64::MAX)),
             ("436", Number(436)),
             ("18446744073709551615", Number(u64::MAX)),

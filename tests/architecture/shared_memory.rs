@@ -231,11 +231,7 @@ const TOUCHES: &[(&str, &str, &str)] = &[
         "by the tracking shard, per poll while an Endpoint is on another chain",
     ),
     ("src/net/tracker.rs", "self.tell(ring::now());", "by the tracking shard, per poll"),
-    (
-        "src/net/tracker.rs",
-        "tips.tell(Told { standing, tip: view.tip.unwrap_or(0), client, mismatched }, view.lag, view.good_until_ns);",
-        "by the tracking shard, per poll",
-    ),
+    ("src/net/tracker.rs", "tips.tell(told, view.lag, view.good_until_ns);", "by the tracking shard, per poll"),
     ("src/net/tiered.rs", "wishes.push((&one.wish, one.wish.make()));", "when an answer contradicts the chain"),
     (
         "src/net/tiered.rs",

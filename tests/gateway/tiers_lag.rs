@@ -122,6 +122,12 @@ fn before_anything_is_known_all_count() {
     assert_eq!(fleet.path("eth_call", "[{},\"0x1\"]"), "a", "no height is deep while none is known");
     assert_eq!(fleet.path("eth_call", "[{},\"earliest\"]"), "b");
     assert_eq!(fleet.path("debug_traceTransaction", "[\"0x1\"]"), "a", "its client is configured");
+    let (path, answer) = fleet.ask("trace_block", "[\"latest\"]");
+    assert_eq!(
+        (path.as_str(), answer.code()),
+        ("", -32050),
+        "what the other one runs is not known yet: not for ever no"
+    );
 }
 
 #[test]
