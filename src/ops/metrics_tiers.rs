@@ -1,7 +1,6 @@
 //! The part of `GET /metrics` about tiered Routes: tips, re-orgs, which tier served what, and why not the cheapest.
 
 use crate::logic::chain::Standing;
-use crate::logic::facts::Client;
 use crate::logic::snapshot::Tier;
 use crate::logic::tiers::Cause;
 use crate::logic::units::Nanos;
@@ -57,7 +56,7 @@ fn endpoints(out: &mut String, live: &Live, now_ns: Nanos) {
     let name = "ringway_endpoint_client_info";
     family(out, name, "gauge", "Always 1; the label says which client's methods the Endpoint is known for.");
     for (id, tips) in tracked() {
-        let client = client(tips.told(now_ns).client);
+        let client = tips.told(now_ns).client.word();
         let _ = writeln!(out, "{name}{{endpoint=\"{id}\",client=\"{client}\"}} 1");
     }
     let name = "ringway_answer_objections_total";
@@ -77,18 +76,6 @@ fn endpoints(out: &mut String, live: &Live, now_ns: Nanos) {
         for (outcome, count) in counts(tips) {
             let _ = writeln!(out, "{name}{{endpoint=\"{id}\",outcome=\"{outcome}\"}} {count}");
         }
-    }
-}
-
-/// The word for a client.
-pub fn client(client: Client) -> &'static str {
-    match client {
-        Client::Unknown => "unknown",
-        Client::Geth => "geth",
-        Client::Reth => "reth",
-        Client::Erigon => "erigon",
-        Client::Nethermind => "nethermind",
-        Client::Besu => "besu",
     }
 }
 
