@@ -15,7 +15,7 @@ use crate::net::shard::{Current, Shard};
 use crate::shared::journal::{Incident, What};
 use crate::shared::tip_board::{EndpointTips, Told};
 use crate::wire::block_header::header;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The longest that a poll may take.
@@ -25,7 +25,11 @@ const POLL_TIMEOUT_MIN_NS: Nanos = 500 * MS;
 
 /// All chains that this shard follows.
 #[derive(Default)]
-pub struct Trackers(RefCell<Vec<Rc<Tracker>>>);
+pub struct Trackers {
+    all: RefCell<Vec<Rc<Tracker>>>,
+    /// The Snapshot that they are of.
+    current: RefCell<Option<Rc<Current>>>,
+}
 
 /// One chain.
 struct Tracker {
@@ -34,6 +38,8 @@ struct Tracker {
     network: usize,
     followed: Vec<RefCell<Followed>>,
     chain: RefCell<Chain>,
+    /// Another one has taken its place: a poll that ends now has nothing to tell.
+    replaced: Cell<bool>,
 }
 
 /// What was wished for when a poll began.
@@ -59,7 +65,7 @@ impl Trackers {
     /// Begins the polls that are due. Called once a tick.
     pub fn each_tick(&self, shard: &Rc<Shard>, current: &Rc<Current>, now_ns: Nanos) {
         self.follow(shard, current, now_ns);
-        for tracker in self.0.borrow().iter() {
+        for tracker in self.all.borrow().iter() {
             for slot in 0..tracker.followed.len() {
                 tracker.clone().poll_if_due(shard, slot, now_ns);
             }
@@ -68,14 +74,16 @@ impl Trackers {
 
     /// Takes a new Snapshot: what is followed as before goes on.
     fn follow(&self, shard: &Shard, current: &Rc<Current>, now_ns: Nanos) {
-        let mut trackers = self.0.borrow_mut();
-        let is_new = |tracker: &Rc<Tracker>| !Rc::ptr_eq(&tracker.current, current);
-        if trackers.first().map_or(current.live.tips.any_tracked(), is_new) {
-            let before = std::mem::take(&mut *trackers);
-            let networks = 0..current.live.snapshot.networks.len();
-            let own = networks.filter(|network| network % shard.world.shards == shard.index);
-            trackers.extend(own.filter_map(|network| Tracker::new(current, network, &before, now_ns)).map(Rc::new));
+        if self.current.borrow().as_ref().is_some_and(|of| Rc::ptr_eq(of, current)) {
+            return;
         }
+        *self.current.borrow_mut() = Some(current.clone());
+        let mut trackers = self.all.borrow_mut();
+        let before = std::mem::take(&mut *trackers);
+        let networks = 0..current.live.snapshot.networks.len();
+        let own = networks.filter(|network| network % shard.world.shards == shard.index);
+        trackers.extend(own.filter_map(|network| Tracker::new(current, network, &before, now_ns)).map(Rc::new));
+        before.iter().for_each(|old| old.replaced.set(true));
     }
 }
 
@@ -118,6 +126,7 @@ impl Tracker {
             network,
             followed: tracked.iter().enumerate().map(follow).collect(),
             chain: RefCell::new(chain.unwrap_or_else(|| Chain::new(tracked.len(), rules))),
+            replaced: Cell::new(false),
         })
     }
 
@@ -152,7 +161,11 @@ impl Tracker {
         one.polling = true;
         drop(one);
         let (tracker, owned, panicked) = (self.clone(), shard.clone(), shard.clone());
-        ring::spawn(async move { tracker.poll(&owned, slot, wishes).await }, move || panicked.note_panic());
+        let over = move || {
+            panicked.note_panic();
+            self.followed[slot].borrow_mut().polling = false;
+        };
+        ring::spawn(async move { tracker.poll(&owned, slot, wishes).await }, over);
     }
 
     async fn poll(self: Rc<Tracker>, shard: &Rc<Shard>, slot: usize, wishes: Wishes) {
@@ -164,6 +177,9 @@ impl Tracker {
         let identity = identity::renew(identity, &calls, self.facts()).await;
         self.followed[slot].borrow_mut().identity = identity;
         let heard = !identity.mismatched && self.read(&calls, slot).await;
+        if self.replaced.get() {
+            return;
+        }
         let mut one = self.followed[slot].borrow_mut();
         one.polling = false;
         if !heard {

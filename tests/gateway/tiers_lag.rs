@@ -248,6 +248,28 @@ fn a_reload_keeps_what_is_known_of_tips() {
 }
 
 #[test]
+fn a_poll_that_a_reload_overtakes_tells_nothing() {
+    let mut fleet = Plan::of(&["minimal geth", "full reth", "archive erigon"]).interval("300ms").start();
+    fleet.settle();
+    fleet.node('a').set(|state| state.polls = Mood::Hangs);
+    fleet.wait_for('a', "unknown");
+    fleet.plan.reweigh(&[5, 1, 1]);
+    let failed = |metrics: &super::harness::Metrics| {
+        metrics.sum("ringway_tracker_polls_total", &["endpoint=\"a\"", "outcome=\"failed\""])
+    };
+    let before = failed(&fleet.gateway.metrics());
+    assert!(fleet.gateway.reload(&fleet.plan.setup()));
+    fleet.gateway.wait_for_metrics("polls that fail after it", |metrics| {
+        for letter in ["b", "c"] {
+            let unknown = [format!("endpoint=\"{letter}\""), "standing=\"unknown\"".to_owned()];
+            assert_eq!(metrics.sum("ringway_endpoint_standing", &[&unknown[0], &unknown[1]]), 0, "{letter}");
+        }
+        assert_eq!(metrics.sum("ringway_network_tip", &[]), TIP);
+        failed(metrics) >= before + 2
+    });
+}
+
+#[test]
 fn a_reload_keeps_the_chain() {
     let mut fleet = three();
     for _ in 0..2 {
