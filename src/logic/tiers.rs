@@ -11,6 +11,7 @@
 
 use super::block::{Asked, BlockRef};
 use super::chain::Standing;
+use super::draw::Bits;
 use super::facts::{Client, Clients, Reads};
 use super::snapshot::{Endpoint, EndpointIx, Route, Strategy, Target, Tier};
 use super::units::{MS, Nanos};
@@ -395,14 +396,8 @@ fn cheapest(route: &Route, set: u128) -> u128 {
 }
 
 /// The positions of the set bits, lowest first.
-fn bits(mut set: u128) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let at = set.trailing_zeros() as usize;
-        (set != 0).then(|| {
-            set &= set - 1;
-            at
-        })
-    })
+fn bits(set: u128) -> impl Iterator<Item = usize> {
+    Bits(set).map(usize::from)
 }
 
 /// An answer that is kept while a better one is looked for.

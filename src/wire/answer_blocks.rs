@@ -3,7 +3,7 @@
 //! The text was checked before and is JSON; what is none after all ends the walk, and harms nobody.
 
 use super::block_args::{decimal, hex_number};
-use super::hex::Hex;
+use super::block_header::hash32;
 use super::json::{Members, skip_value, skip_whitespace};
 use super::json_text::says;
 use super::jsonrpc_check::RESPONSE_DEPTH_MAX;
@@ -59,7 +59,7 @@ fn in_object(text: &[u8], start: usize, names: &Names) -> Option<(u64, Hash)> {
         if is_number && number.is_none() {
             number = Some(read_number(value)?);
         } else if is_hash && hash.is_none() {
-            hash = Some(read_hash(value)?);
+            hash = Some(hash32(value)?);
         }
         if let (Some(number), Some(hash)) = (number, hash) {
             return Some((number, hash));
@@ -103,7 +103,7 @@ impl Finders {
             return slow();
         }
         let number = read_number(value_of(&self.number, inner)?)?;
-        Some((number, read_hash(value_of(&self.hash, inner)?)?))
+        Some((number, hash32(value_of(&self.hash, inner)?)?))
     }
 }
 
@@ -125,18 +125,6 @@ fn value_of<'t>(finder: &Finder<'_>, inner: &'t [u8]) -> Option<&'t [u8]> {
 /// A quantity, or a number as traces have it.
 fn read_number(value: &[u8]) -> Option<u64> {
     string(value).map_or_else(|| decimal(value), hex_number)
-}
-
-fn read_hash(value: &[u8]) -> Option<Hash> {
-    let hex = Hex::new(string(value)?.strip_prefix(b"0x")?)?;
-    let mut hash = Hash::default();
-    if hex.len() != hash.len() {
-        return None;
-    }
-    for (at, byte) in hash.iter_mut().enumerate() {
-        *byte = hex.byte(at)?;
-    }
-    Some(hash)
 }
 
 #[cfg(test)]

@@ -1,7 +1,12 @@
 //! From a block as `eth_getBlockByNumber` shows it to the few numbers that a tracker needs.
 
+use super::block_args::hex_number;
+use super::hex::Hex;
 use super::params::{members, string};
 use crate::logic::block::{Hash, Header};
+
+/// `0x` and sixteen digits.
+const QUANTITY_MAX: usize = 18;
 
 /// Reads a block's head; `None` if it is `null`, or any of the four is missing or odd: such a sample says nothing.
 pub fn header(block: &[u8]) -> Option<Header> {
@@ -14,27 +19,22 @@ pub fn header(block: &[u8]) -> Option<Header> {
     })
 }
 
-/// `"0x1b4"`: a quantity of at most 64 bits.
+/// `"0x1b4"`: a quantity of at most 64 bits, in at most sixteen digits.
 pub fn quantity(value: &[u8]) -> Option<u64> {
-    let digits = string(value)?.strip_prefix(b"0x")?;
-    if digits.is_empty() || digits.len() > 16 {
-        return None;
-    }
-    digits.iter().try_fold(0, |number: u64, digit| Some(number << 4 | u64::from(nibble(*digit)?)))
+    string(value).filter(|text| text.len() <= QUANTITY_MAX).and_then(hex_number)
 }
 
 /// 32 bytes as `"0x…"`.
 pub fn hash32(value: &[u8]) -> Option<Hash> {
-    let digits: &[u8; 64] = string(value)?.strip_prefix(b"0x")?.try_into().ok()?;
-    let mut hash = [0; 32];
-    for (byte, [high, low]) in hash.iter_mut().zip(digits.as_chunks::<2>().0) {
-        *byte = nibble(*high)? << 4 | nibble(*low)?;
+    let hex = Hex::new(string(value)?.strip_prefix(b"0x")?)?;
+    let mut hash = Hash::default();
+    if hex.len() != hash.len() {
+        return None;
+    }
+    for (at, byte) in hash.iter_mut().enumerate() {
+        *byte = hex.byte(at)?;
     }
     Some(hash)
-}
-
-fn nibble(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 #[cfg(test)]
