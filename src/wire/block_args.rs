@@ -435,9 +435,12 @@ mod tests {
                 "earliest" => BlockRef::Earliest,
                 text => match text.strip_prefix("0x") {
                     Some(digits) if digits.chars().all(|c| c.is_ascii_hexdigit()) => match digits.len() {
+                        0 => BlockRef::Unreadable,
                         64 => BlockRef::Hash,
-                        1..=16 => BlockRef::Number(u64::from_str_radix(digits, 16).unwrap()),
-                        _ => BlockRef::Unreadable,
+                        _ => u128::from_str_radix(&format!("0{}", digits.trim_start_matches('0')), 16)
+                            .ok()
+                            .and_then(|number| number.try_into().ok())
+                            .map_or(BlockRef::Unreadable, BlockRef::Number),
                     },
                     _ => BlockRef::Unreadable,
                 },
@@ -486,6 +489,7 @@ mod tests {
                 prop::sample::select(vec!["latest", "pending", "safe", "finalized", "earliest", HASH, "", "0x"])
                     .prop_map(Value::from),
                 "0x[0-9a-fA-F]{1,18}".prop_map(Value::from),
+                "0x0{1,66}[0-9a-f]{0,18}".prop_map(Value::from),
                 "0x[0-9a-fg]{63,65}".prop_map(Value::from),
                 "[ -~é\u{0}]{0,6}".prop_map(Value::from),
                 any::<u64>().prop_map(Value::from),
