@@ -31,6 +31,8 @@ pub const LAST_REQUEST_NS: Nanos = SECOND;
 
 /// So long a draining shard still accepts, without new handshakes: who was promised a connection gets one.
 const SETTLE_NS: Nanos = 50 * MS;
+/// So long more if somebody still waits in a queue: a shard that had no time meanwhile has seen nobody yet.
+const QUEUE_MAX_NS: Nanos = SECOND;
 
 /// How far a shard's listeners are on their way out.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -208,6 +210,9 @@ impl Shard {
                 idle.iter().for_each(|client| client.watch.hasten(now_ns + LAST_REQUEST_NS, now_ns));
             }
             Door::Closing { until_ns } if until_ns <= now_ns => {
+                if until_ns + QUEUE_MAX_NS > now_ns && listeners.iter().any(|listener| listener.has_callers()) {
+                    return;
+                }
                 self.door.set(Door::Cut);
                 listeners.iter().for_each(|listener| listener.cut(Cut::Both));
             }

@@ -182,7 +182,17 @@ impl Socket {
     /// Whether the peer has reset the connection, or both have ended it. An end of its writing alone is none.
     pub fn is_gone(&self) -> bool {
         // Asked for nothing, it tells only of a reset and of an end in both directions (poll(2)).
-        let mut asked = libc::pollfd { fd: self.fd.as_raw_fd(), events: 0, revents: 0 };
+        self.told(0)
+    }
+
+    /// Whether connections wait to be accepted, if it listens.
+    pub fn has_callers(&self) -> bool {
+        self.told(libc::POLLIN)
+    }
+
+    /// Whether any of these events is there now, or an error or an end.
+    fn told(&self, events: libc::c_short) -> bool {
+        let mut asked = libc::pollfd { fd: self.fd.as_raw_fd(), events, revents: 0 };
         // SAFETY: one pollfd that lives across the call, which does not wait.
         unsafe { libc::poll(&raw mut asked, 1, 0) == 1 }
     }

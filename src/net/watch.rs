@@ -187,6 +187,11 @@ impl Watch {
         self.on_socket(|socket| drop(SockRef::from(&socket.fd).attach_filter(&filter)));
     }
 
+    /// Whether connections wait to be accepted by a listening socket.
+    pub fn has_callers(&self) -> bool {
+        self.on_socket(Socket::has_callers) == Some(true)
+    }
+
     /// Cuts the socket now: whatever waits on it ends.
     pub fn cut(&self, how: Cut) {
         match how {

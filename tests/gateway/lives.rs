@@ -6,7 +6,7 @@
 //! - only a connection on which nothing came for a second is closed without an answer. A request that crosses
 //!   that close in the network was never read: no node has seen it, its caller got not one byte, and may repeat it.
 
-use super::harness::{HeldPort, Reply, Setup, Upstream, call_body, request};
+use super::harness::{Gate, HeldPort, Reply, Setup, Upstream, call_body, request};
 use super::upstream::{PATIENCE, header_values};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -207,4 +207,29 @@ fn the_next_request_of_an_idle_connection_is_answered_and_its_last() {
     assert!((SILENT..2 * SILENT).contains(&draining.elapsed()), "{:?}", draining.elapsed());
     assert_eq!(gateway.wait().code(), Some(0));
     assert_eq!(node.count(), 3);
+}
+
+#[test]
+fn who_waits_in_the_queue_of_a_full_gateway_is_served_when_it_leaves() {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let node = Upstream::start(move |seen| Reply::after(&held, Reply::result(seen, "1")));
+    let mut gateway = Setup::of(&[&node]).shards(1).server("max_connections = 1").start();
+    let (mut served, mut queued) = (gateway.connect(), gateway.connect());
+    for client in [&mut served, &mut queued] {
+        client.post("/eth", &[], call_body("1", "eth_sendTransaction", "[]"));
+    }
+    node.wait_for(1);
+    gateway.terminate();
+    gateway.wait_for_log("draining");
+    std::thread::sleep(Duration::from_millis(300)); // long after the last handshake
+    gate.open();
+    for mut client in [served, queued] {
+        let answer = client.response();
+        answer.assert_result("1", "1");
+        assert_eq!(answer.header("connection").as_deref(), Some("close"));
+        client.closed();
+    }
+    assert_eq!(gateway.wait().code(), Some(0));
+    assert_eq!(node.count(), 2);
 }
