@@ -1,16 +1,16 @@
 //! Whether an Endpoint knows a transaction: Ringway's own question, counted apart from attempts.
 
-use crate::logic::broadcast::{Said, judge_error};
+use crate::logic::broadcast::{self, judge_error};
 use crate::logic::failover::Known;
 use crate::logic::methods::Family;
 use crate::logic::snapshot::{EndpointIx, Gateway, Protocol};
 use crate::logic::tron_http::{self, ApiCall, Verb};
 use crate::logic::units::Nanos;
 use crate::net::exchange::{Context, place};
+use crate::net::own_call::{self, Said};
 use crate::net::upstream::{self, Message, Place, Request};
 use crate::wire::evm_tx::{hash_text, transaction_hash};
 use crate::wire::hex;
-use crate::wire::jsonrpc::{Checked, check};
 use crate::wire::solana_tx::first_signature;
 use crate::wire::tron_tx::{txid_of_broadcast, txid_of_hex};
 
@@ -50,7 +50,7 @@ impl Name {
 }
 
 /// What a node's error object says about a transaction that was sent before.
-pub fn said(family: Family, error: &[u8]) -> Said {
+pub fn said(family: Family, error: &[u8]) -> broadcast::Said {
     #[derive(serde::Deserialize)]
     struct Error<'a> {
         code: i64,
@@ -59,7 +59,7 @@ pub fn said(family: Family, error: &[u8]) -> Said {
     }
     match serde_json::from_slice::<Error<'_>>(error) {
         Ok(error) => judge_error(family, error.code, &error.message),
-        Err(_) => Said::Other,
+        Err(_) => broadcast::Said::Other,
     }
 }
 
@@ -93,18 +93,11 @@ async fn ask(place: Place<'_>, family: Family, id: u64, name: &Name, until_ns: N
         }
         _ => ("eth_getTransactionByHash", format!("[\"{}\"]", name.text())),
     };
-    let message = Message::JsonRpc { id: Some(id), method, params: Some(params.as_bytes()) };
-    let request = Request { message, traceparent: None, replayable: true, caller: None };
-    let ended = upstream::attempt(place, request, until_ns, now_ns).await;
-    let mut known = Known::Unclear;
-    if let Ok(incoming) = ended.result {
-        let body = &incoming.buf[incoming.body.clone()];
-        if let (200..=299, Checked::Result(value)) = (incoming.status, check(body, incoming.sent_id)) {
-            known = knows(family, &body[value], name);
-        }
-        place.buffers.give(incoming.buf);
+    let read = |result: &[u8]| knows(family, result, name);
+    match own_call::once(place, id, (method, &params), until_ns, now_ns, read).await {
+        (Some(Said::Result(known)), at_ns) => (known, at_ns),
+        (_, at_ns) => (Known::Unclear, at_ns),
     }
-    (known, ended.at_ns)
 }
 
 /// Asks TRON's HTTP API, first for the chain and then for what waits: only a node that has it in neither has
@@ -184,10 +177,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_says_nothing() {
-        assert_eq!(said(Family::Evm, b"{\"code\":-32000,\"message\":\"already known\"}"), Said::AlreadyKnown);
-        assert_eq!(said(Family::Evm, b"{\"code\":-32000,\"message\":7}"), Said::Other);
-        assert_eq!(said(Family::Evm, b"{\"code\":-32000}"), Said::Other);
-        assert_eq!(said(Family::Evm, b"{\"code\":-32000,\"message\":\"nonce too low\"}"), Said::Other);
+        assert_eq!(
+            said(Family::Evm, b"{\"code\":-32000,\"message\":\"already known\"}"),
+            broadcast::Said::AlreadyKnown
+        );
+        assert_eq!(said(Family::Evm, b"{\"code\":-32000,\"message\":7}"), broadcast::Said::Other);
+        assert_eq!(said(Family::Evm, b"{\"code\":-32000}"), broadcast::Said::Other);
+        assert_eq!(said(Family::Evm, b"{\"code\":-32000,\"message\":\"nonce too low\"}"), broadcast::Said::Other);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::net::exchange::place;
 use crate::net::ring;
 use crate::net::shard::{Current, Shard};
 use crate::net::tab::Tab;
-use crate::net::upstream::{self, Message, Request};
+use crate::net::upstream::{self, Message, Place, Request};
 use crate::wire::jsonrpc::{Checked, check};
 use std::rc::Rc;
 
@@ -60,18 +60,32 @@ impl<'a> OwnCalls<'a> {
     /// Asks; `None` = no answer came, or none that can be believed.
     pub async fn hear<T>(&self, method: &str, params: &str, read: impl FnOnce(&[u8]) -> T) -> Option<Said<T>> {
         let place = place(self.shard, self.current, &self.tab, self.at);
-        let message = Message::JsonRpc { id: Some(self.shard.next_id()), method, params: Some(params.as_bytes()) };
-        let request = Request { message, traceparent: None, replayable: true, caller: None };
-        let ended = upstream::attempt(place, request, self.until_ns, ring::now()).await;
-        let incoming = ended.result.ok()?;
-        let body = &incoming.buf[incoming.body.clone()];
-        let said = match check(body, incoming.sent_id) {
-            Checked::Result(value) if (200..=299).contains(&incoming.status) => Some(Said::Result(read(&body[value]))),
-            Checked::Error { .. } => Some(Said::Error),
-            _ => None,
-        };
-        self.shard.buffers.give(incoming.buf);
+        let (method, now_ns) = ((method, params), ring::now());
+        let (said, _) = once(place, self.shard.next_id(), method, self.until_ns, now_ns, read).await;
         self.tab.give(usize::MAX);
         said
     }
+}
+
+/// One question of our own, by JSON-RPC, and when it was over. `None` = no answer came, or none that can be believed.
+pub async fn once<T>(
+    place: Place<'_>,
+    id: u64,
+    (method, params): (&str, &str),
+    until_ns: Nanos,
+    now_ns: Nanos,
+    read: impl FnOnce(&[u8]) -> T,
+) -> (Option<Said<T>>, Nanos) {
+    let message = Message::JsonRpc { id: Some(id), method, params: Some(params.as_bytes()) };
+    let request = Request { message, traceparent: None, replayable: true, caller: None };
+    let ended = upstream::attempt(place, request, until_ns, now_ns).await;
+    let Ok(incoming) = ended.result else { return (None, ended.at_ns) };
+    let body = &incoming.buf[incoming.body.clone()];
+    let said = match check(body, incoming.sent_id) {
+        Checked::Result(value) if (200..=299).contains(&incoming.status) => Some(Said::Result(read(&body[value]))),
+        Checked::Error { .. } => Some(Said::Error),
+        _ => None,
+    };
+    place.buffers.give(incoming.buf);
+    (said, ended.at_ns)
 }
