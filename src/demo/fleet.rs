@@ -16,8 +16,6 @@ pub struct Facts {
     pub state_blocks: u64,
     /// Of so many it has bodies, receipts and logs.
     pub history_blocks: u64,
-    /// The same in words.
-    pub holds: &'static str,
     /// How long it takes over an answer.
     pub latency: Duration,
 }
@@ -30,7 +28,6 @@ pub const NODES: [Facts; 3] = [
         tier: Tier::Minimal,
         state_blocks: 128,
         history_blocks: 1_000,
-        holds: "the newest 128 states",
         latency: Duration::from_millis(1),
     },
     Facts {
@@ -39,7 +36,6 @@ pub const NODES: [Facts; 3] = [
         tier: Tier::Full,
         state_blocks: 10_000,
         history_blocks: u64::MAX,
-        holds: "10000 states, all blocks",
         latency: Duration::from_millis(2),
     },
     Facts {
@@ -48,7 +44,6 @@ pub const NODES: [Facts; 3] = [
         tier: Tier::Archive,
         state_blocks: u64::MAX,
         history_blocks: u64::MAX,
-        holds: "everything",
         latency: Duration::from_millis(4),
     },
 ];

@@ -4,7 +4,7 @@ use super::chain::{BLOCK_TIME_S, CHAIN_ID};
 use super::fleet::{Facts, NODES};
 use crate::boot::Failure;
 use crate::config::resolve::resolve;
-use crate::logic::snapshot::Snapshot;
+use crate::logic::snapshot::{Snapshot, Tier};
 use std::fmt::Write;
 use std::net::SocketAddr;
 
@@ -80,7 +80,12 @@ fn endpoint(out: &mut String, node: &Facts, address: SocketAddr) {
         "[[endpoint]]\nid = \"{}\"\nchain = \"ethereum\"\nnetwork = \"demo\"\nurl = \"http://{address}\"\nmax_connections = 64",
         node.id
     );
-    let _ = writeln!(out, "{:<33}# {}", format!("tier = \"{}\"", node.tier.word()), node.holds);
+    let what = match node.tier {
+        Tier::Minimal => "the cheapest is asked first",
+        Tier::Full => "asked for what the cheaper ones lack",
+        Tier::Archive => "has everything since the first block",
+    };
+    let _ = writeln!(out, "{:<33}# {what}", format!("tier = \"{}\"", node.tier.word()));
     for (name, blocks, what) in [
         ("state_blocks", node.state_blocks, "balances, calls and traces at so many newest blocks"),
         ("history_blocks", node.history_blocks, "bodies, receipts and logs of so many"),

@@ -180,8 +180,8 @@ fn stands(standing: Standing, lag: u64) -> String {
     match standing {
         Standing::Fresh => "at the tip again: asked as before".into(),
         Standing::Lagging => format!("lags, {lag} blocks behind: the others go first"),
-        Standing::Fork => "on a fork, its blocks contradict the others': not asked".into(),
-        Standing::Unknown => "its newest block is unknown: the others go first".into(),
+        Standing::Fork => "on a fork, its blocks contradict the others': tiers leave it out".into(),
+        Standing::Unknown => "its tip is unknown, as it answers no polls: the others go first".into(),
     }
 }
 
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(watch.chains(&live, SECOND), ["geth-1: at the tip again: asked as before"]);
         let lines = watch.chains(&live, 11 * SECOND);
         assert_eq!(lines.len(), 3, "no polls any more: {lines:?}");
-        assert!(lines.iter().all(|line| line.contains("is unknown")));
+        assert!(lines.iter().all(|line| line.contains("tip is unknown")));
     }
 
     #[test]

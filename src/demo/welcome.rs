@@ -2,7 +2,7 @@
 
 use super::chain::{self, BLOCK_TIME_S};
 use super::fault::{Injection, Kind};
-use super::fleet::NODES;
+use super::fleet::{Facts, NODES};
 use super::setting::{LOGS, SEND, SHARES};
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -56,10 +56,10 @@ fn what_runs(out: &mut String, scene: &Scene<'_>) {
         let url = format!("http://{address}");
         let _ = writeln!(
             out,
-            "  {title:<9}{:<10}{client:<15}{:<9}{:<25}{url:<23}{ms} ms",
+            "  {title:<9}{:<10}{client:<15}{:<9}{:<26}{url:<23}{ms} ms",
             node.id,
             node.tier.word(),
-            node.holds
+            holds(node)
         );
         for fault in scene.faults.iter().filter(|fault| fault.node == node.id) {
             let _ = writeln!(out, "  {:<19}BROKEN: {}, {}", "", fault.kind.does(), fault.when());
@@ -71,10 +71,20 @@ fn what_runs(out: &mut String, scene: &Scene<'_>) {
     let _ = writeln!(out, "  {:<9}http://{gateway}/eth   ({shards} shards on {driver})", "Gateway");
     let ids = NODES.map(|node| node.id).join(", then ");
     let shares = SHARES.map(|(id, weight)| format!("{id} {weight}")).join(", ");
-    let _ = writeln!(out, "  {:<9}  {LOGS}: by weight, {shares}", "");
-    let _ = writeln!(out, "  {:<9}  {SEND}: by priority, {ids}", "");
-    let _ = writeln!(out, "  {:<9}  all else: tiered, to the cheapest node that has it and is up to date", "");
+    let _ = writeln!(out, "  {:<9}  Route default  tiered: the cheapest node that has it and is up to date", "");
+    let _ = writeln!(out, "  {:<9}  Route logs     {LOGS} by weight: {shares}", "");
+    let _ = writeln!(out, "  {:<9}  Route send     {SEND} by priority: {ids}", "");
     let _ = writeln!(out, "  {:<9}http://{admin}/metrics   http://{admin}/readyz\n", "Admin");
+}
+
+/// What a node has of the past.
+fn holds(node: &Facts) -> String {
+    let some =
+        |blocks: u64, what: &str| if blocks == u64::MAX { format!("all {what}") } else { format!("{blocks} {what}") };
+    match node.state_blocks {
+        u64::MAX => "everything".into(),
+        states => some(states, "states") + ", " + &some(node.history_blocks, "blocks"),
+    }
 }
 
 /// The pasted lines' command.
@@ -101,7 +111,11 @@ fn to_paste(out: &mut String, scene: &Scene<'_>) {
 fn what_next(out: &mut String, scene: &Scene<'_>) {
     if scene.faults.is_empty() {
         let kinds = Kind::ALL.map(Kind::word).join(", ");
-        let _ = writeln!(out, "To watch a failover, start it with  --fault geth-1=timeout@5-20  (seconds 5 to 20).");
+        let _ = writeln!(
+            out,
+            "To watch a failover, start it with  --fault geth-1=timeout@5-20  (seconds 5 to 20); to watch"
+        );
+        let _ = writeln!(out, "tips, with  --fault geth-1=frozen@5-20  or  --fault geth-1=fork@5-20.");
         let _ = writeln!(out, "Faults: {kinds}.");
     }
     let _ = match scene.traffic {
@@ -135,6 +149,11 @@ mod tests {
         let broken = text.lines().position(|line| line.contains("BROKEN: takes 2 s for an answer, from second 5 on"));
         let node = text.lines().position(|line| line.contains("reth-1") && line.contains("full"));
         assert_eq!(broken, node.map(|line| line + 1));
-        assert!(text.lines().filter(|line| !line.contains("curl")).all(|line| line.len() <= 100), "{text}");
+        assert!(
+            text.lines()
+                .filter(|line| !line.contains("curl") && !line.contains("explain"))
+                .all(|line| line.len() <= 100),
+            "{text}"
+        );
     }
 }
