@@ -219,7 +219,7 @@ fn an_old_read_goes_to_the_archive_and_to_nobody_else() {
 fn a_node_that_hangs_is_left_out_where_tips_count_and_replaced_where_they_do_not() {
     let mut demo = Demo::broken("geth-1=timeout");
     assert!(demo.text.contains("BROKEN: accepts requests and never answers, all the time"), "{}", demo.text);
-    demo.wait_for("geth-1: its tip is unknown, as it answers no polls: the others go first");
+    demo.wait_for("geth-1: its tip is unknown, as polls bring no block: the others go first");
     assert_eq!(demo.who_answers(NEWEST), "reth-1");
     let fallback = "{gateway=\"eth\",route=\"default\",from=\"minimal\",to=\"full\",reason=\"unknown_tip\"} 1";
     assert!(demo.metrics().contains(&format!("ringway_tier_fallbacks_total{fallback}")), "{}", demo.metrics());
@@ -260,7 +260,7 @@ fn a_node_that_fails_at_work_is_left_alone_and_comes_back() {
     let mut demo = Demo::start(&driver(), "50", &["--for", "60", "--fault", "geth-1=error@2-7"]);
     demo.wait_for("geth-1 answers HTTP 500 (--fault)");
     demo.wait_for("geth-1: 3 failures in a row, its Circuit opens");
-    demo.wait_for("geth-1: its tip is unknown, as it answers no polls: the others go first");
+    demo.wait_for("geth-1: its tip is unknown, as polls bring no block: the others go first");
     demo.wait_for("geth-1 is healthy again (--fault)");
     demo.wait_for("geth-1: at the tip again: asked as before");
     demo.wait_for("geth-1: the probe was answered, its Circuit closes: back in service");

@@ -181,7 +181,7 @@ fn stands(standing: Standing, lag: u64) -> String {
         Standing::Fresh => "at the tip again: asked as before".into(),
         Standing::Lagging => format!("lags, {lag} blocks behind: the others go first"),
         Standing::Fork => "on a fork, its blocks contradict the others': tiers leave it out".into(),
-        Standing::Unknown => "its tip is unknown, as it answers no polls: the others go first".into(),
+        Standing::Unknown => "its tip is unknown, as polls bring no block: the others go first".into(),
     }
 }
 
