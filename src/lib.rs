@@ -205,13 +205,16 @@ pub mod names {
 /// Rank 3. `ringway demo`: simulated nodes and a Gateway in one process.
 pub mod demo {
     mod answers;
+    mod branch;
     mod chain;
     mod fault;
     mod fleet;
     mod node;
     mod node_http;
+    mod past;
     pub mod run;
     mod setting;
+    mod traces;
     mod traffic;
     mod watch;
     mod welcome;

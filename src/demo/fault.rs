@@ -21,12 +21,26 @@ pub enum Kind {
     Slow,
     /// It answers with a web page.
     Html,
+    /// Its chain stands still.
+    Frozen,
+    /// It shows blocks of its own.
+    Fork,
 }
 
 impl Kind {
     /// All kinds, in the order of the help text.
-    pub const ALL: [Kind; 8] =
-        [Kind::Timeout, Kind::Refuse, Kind::Reset, Kind::Error, Kind::Busy, Kind::WrongId, Kind::Slow, Kind::Html];
+    pub const ALL: [Kind; 10] = [
+        Kind::Timeout,
+        Kind::Refuse,
+        Kind::Reset,
+        Kind::Error,
+        Kind::Busy,
+        Kind::WrongId,
+        Kind::Slow,
+        Kind::Html,
+        Kind::Frozen,
+        Kind::Fork,
+    ];
 
     /// The word on the command line.
     pub const fn word(self) -> &'static str {
@@ -39,6 +53,8 @@ impl Kind {
             Kind::WrongId => "wrong-id",
             Kind::Slow => "slow",
             Kind::Html => "html",
+            Kind::Frozen => "frozen",
+            Kind::Fork => "fork",
         }
     }
 
@@ -53,6 +69,8 @@ impl Kind {
             Kind::WrongId => "answers with wrong ids",
             Kind::Slow => "takes 2 s for an answer",
             Kind::Html => "answers with web pages",
+            Kind::Frozen => "stands still: it sees no new blocks",
+            Kind::Fork => "goes its own way: other blocks than the others",
         }
     }
 }
@@ -155,7 +173,7 @@ mod tests {
         for (text, words) in [
             ("geth-1", "geth-1=timeout@5-20"),
             ("geth=timeout", "geth-1, reth-1, erigon-1"),
-            ("geth-1=explode", "timeout, refuse, reset, error, busy, wrong-id, slow, html"),
+            ("geth-1=explode", "timeout, refuse, reset, error, busy, wrong-id, slow, html, frozen, fork"),
             ("geth-1=", "timeout, refuse"),
             ("geth-1=timeout@", "no number of seconds"),
             ("geth-1=timeout@-5", "no number of seconds"),

@@ -1,9 +1,12 @@
 //! One simulated node: a port, a thread for each connection, and whatever fault it has at the moment.
 
 use super::answers::{self, Asked};
+use super::branch::Branch;
 use super::fault::Kind;
 use super::fleet::Facts;
 use super::node_http::{Incoming, Request};
+use crate::logic::methods::{Family, Methods};
+use crate::logic::snapshot::Protocol;
 use crate::net::ring::unix_seconds;
 use crate::wire::http1_write::{Announced, Head, ResponseWriter};
 use socket2::SockRef;
@@ -29,12 +32,16 @@ pub struct Node {
     /// Where it listens.
     pub address: SocketAddr,
     listener: TcpListener,
+    /// What clients like it have.
+    methods: Methods,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     fault: Option<Kind>,
+    /// The moment that the fault came, in seconds since 1970.
+    since_s: u64,
     /// A second handle of each open connection, to cut it from outside.
     connections: HashMap<u64, TcpStream>,
     born: u64,
@@ -48,7 +55,7 @@ impl Node {
     pub fn start(facts: &'static Facts, fault: Option<Kind>) -> io::Result<Arc<Node>> {
         let listener = free_port()?;
         let address = listener.local_addr()?;
-        let node = Arc::new(Node { facts, address, listener, state: Mutex::default() });
+        let node = Arc::new(Node { facts, address, listener, methods: Methods::embedded(), state: Mutex::default() });
         node.set_fault(fault)?;
         let own = node.clone();
         std::thread::Builder::new().name(facts.id.into()).spawn(move || own.accept())?;
@@ -66,6 +73,7 @@ impl Node {
     /// If the port can't be closed or opened again.
     pub fn set_fault(&self, fault: Option<Kind>) -> io::Result<()> {
         let mut state = self.state();
+        state.since_s = unix_seconds();
         let was_closed = std::mem::replace(&mut state.fault, fault) == Some(Kind::Refuse);
         match (was_closed, fault == Some(Kind::Refuse)) {
             (false, true) => {
@@ -81,6 +89,16 @@ impl Node {
                 SockRef::from(&self.listener).listen(BACKLOG)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Its chain now.
+    fn branch(&self) -> Branch {
+        let (state, now_s) = (self.state(), unix_seconds());
+        match state.fault {
+            Some(Kind::Frozen) => Branch::common(state.since_s),
+            Some(Kind::Fork) => Branch::own(self.facts.id, state.since_s, now_s),
+            _ => Branch::common(now_s),
         }
     }
 
@@ -157,7 +175,8 @@ impl Node {
             (Some(Kind::Html), _) => (200, "text/html", page(200).into_bytes()),
             (_, 200) => {
                 let wrong_id = fault == Some(Kind::WrongId);
-                let asked = Asked { node: self.facts, now_s: unix_seconds(), wrong_id };
+                let table = self.methods.table(Protocol::JsonRpc, Family::Evm);
+                let asked = Asked { node: self.facts, table, branch: self.branch(), wrong_id };
                 (200, "application/json", answers::reply(&request.body, asked))
             }
             (_, status) => (status, "text/html", page(status).into_bytes()),
@@ -223,6 +242,21 @@ mod tests {
             node.set_fault(None).unwrap();
             healthy(kind.word());
         }
+    }
+
+    #[test]
+    fn a_frozen_chain_stands_and_a_fork_goes_on_otherwise() {
+        let node = Node::start(&NODES[0], Some(Kind::Frozen)).unwrap();
+        let since_s = node.state().since_s;
+        let head = Branch::common(since_s).head();
+        assert_eq!(node.branch(), Branch::common(since_s));
+        assert!(ask(&node).unwrap().contains(&format!("\"result\":\"{head:#x}\"")));
+        node.set_fault(Some(Kind::Fork)).unwrap();
+        let (common, own) = (Branch::common(since_s), node.branch());
+        assert_ne!(own.hash(own.head()), common.hash(own.head()));
+        assert!(ask(&node).unwrap().contains("\"result\":\"0x"));
+        node.set_fault(None).unwrap();
+        assert_eq!(node.branch().hash(own.head()), common.hash(own.head()));
     }
 
     #[test]

@@ -31,8 +31,9 @@ pub struct Options {
     ///
     /// NAME is geth-1, reth-1 or erigon-1. KIND is timeout (accepts and never answers), refuse (its port is
     /// closed), reset (resets connections), error (HTTP 500), busy (HTTP 429), wrong-id (answers another id),
-    /// slow (2 s for an answer) or html (a web page). geth-1=timeout@5 begins at second 5,
-    /// geth-1=timeout@5-20 ends at second 20 as well.
+    /// slow (2 s for an answer), html (a web page), frozen (its chain stands still) or fork (it gives up two blocks
+    /// and shows blocks of its own from then on). geth-1=timeout@5 begins at second 5, geth-1=timeout@5-20 ends at
+    /// second 20 as well.
     #[arg(long = "fault", value_name = "NAME=KIND[@SECONDS]", value_parser = Injection::parse)]
     faults: Vec<Injection>,
     /// Port of the Gateway; 0 = any free one [default: 8545, or a free one if that is taken]
@@ -90,6 +91,7 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
         now_s: ring::unix_seconds(),
         faults: &options.faults,
         traffic: options.traffic,
+        program: &program(),
         notes: &notes,
     };
     let heard = say(welcome::screen(&scene).trim_end_matches('\n')) && say("");
@@ -117,13 +119,15 @@ fn show(
         let second = (now_ns - start_ns) / 1_000_000_000;
         let mut lines = change_faults(options, nodes, second)?;
         let live = running.world.live.load();
+        // A node that is back at the tip is asked again, and then its Circuit may close.
+        lines.extend(watch.chains(&live, now_ns));
         lines.extend(watch.circuits(&live, now_ns));
         lines.iter_mut().for_each(|line| *line = format!("{:>6}  {line}", format!("{second} s")));
         let over = signals.asked() || options.seconds.is_some_and(|end| second >= u64::from(end));
         if second > shown_s || over {
             shown_s = second;
             // What happened comes before the second that it happened in is summed up.
-            lines.extend(watch.row(&live, second, ring::unix_seconds()));
+            lines.extend(watch.row(&live, now_ns, second, ring::unix_seconds()));
         }
         if !lines.iter().all(|line| say(line)) || over {
             return Ok(true);
@@ -190,6 +194,12 @@ fn choose_port(
             Err(Failure(format!("port {port} is {why}; choose another with {option}, or {option} 0 for a free one")))
         }
     }
+}
+
+/// This program as it was started, if that can be pasted as it is.
+fn program() -> String {
+    let plain = |name: &String| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte));
+    std::env::args().next().filter(|name| !name.is_empty() && plain(name)).unwrap_or_else(|| "ringway".into())
 }
 
 /// To standard output; `false` = nobody reads it any more.

@@ -1,16 +1,19 @@
 //! The configuration of the demo: a text like any other, read and started like any other.
 
-use super::fleet::NODES;
+use super::chain::{BLOCK_TIME_S, CHAIN_ID};
+use super::fleet::{Facts, NODES};
 use crate::boot::Failure;
 use crate::config::resolve::resolve;
-use crate::logic::snapshot::Snapshot;
+use crate::logic::snapshot::{Snapshot, Tier};
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-/// The methods of the weighted Route.
-pub const READS: &str = "eth_call, eth_getLogs";
-/// Their shares, in the order of the nodes.
-pub const SHARES: [u16; 3] = [1, 2, 1];
+/// The method of the weighted Route.
+pub const LOGS: &str = "eth_getLogs";
+/// Its nodes, which have all logs, and their shares.
+pub const SHARES: [(&str, u16); 2] = [("reth-1", 2), ("erigon-1", 1)];
+/// The method of the priority Route.
+pub const SEND: &str = "eth_sendRawTransaction";
 
 /// What the text depends on.
 pub struct Places<'p> {
@@ -31,37 +34,33 @@ pub fn text(places: &Places<'_>) -> String {
         "\
 [server]
 listen = [\"127.0.0.1:{port}\"]     # where callers come
-admin = \"127.0.0.1:{admin_port}\"        # /metrics, /readyz, /healthz
+admin = \"127.0.0.1:{admin_port}\"        # /metrics, /readyz, /healthz, /v1/explain
 driver = \"{driver}\"
 shards = 2                       # plenty for a demo; left out, it is one per CPU
+max_connections = 1000           # of callers
 
 [log]
-level = \"warn\"
+level = \"error\"                  # the rest is told by the demo itself; warn for your own
 
 [circuit]                        # quick to open and to close, so that it can be watched
 consecutive_failures = 3
 cooldown = \"3s\"
 max_cooldown = \"6s\"
 
+[[network]]                      # what tiered Routes go by; of public chains it is known and can be left out
+chain = \"ethereum\"
+network = \"demo\"
+chain_id = {CHAIN_ID}                  # a node of another chain is never asked
+block_time = \"{BLOCK_TIME_S}s\"
+poll_interval = \"1s\"             # each node is asked for its newest block so often
+max_lag = 1                      # more blocks behind the best: asked last, until it has caught up
+
 "
     );
     for (node, address) in NODES.iter().zip(*nodes) {
-        let _ = writeln!(
-            out,
-            "\
-[[endpoint]]                     # {} tier
-id = \"{}\"
-chain = \"ethereum\"
-network = \"demo\"
-url = \"http://{address}\"
-max_connections = 64
-",
-            node.tier, node.id
-        );
+        endpoint(&mut out, node, *address);
     }
-    let ids = NODES.map(|node| format!("\"{}\"", node.id)).join(", ");
-    let methods: Vec<String> = READS.split(", ").map(|method| format!("\"{method}\"")).collect();
-    let _ = write!(
+    let _ = writeln!(
         out,
         "\
 [[gateway]]                      # POST http://127.0.0.1:{port}/eth
@@ -69,26 +68,62 @@ id = \"eth\"
 path = \"/eth\"
 chain = \"ethereum\"
 network = \"demo\"
+"
+    );
+    routes(&mut out);
+    out
+}
 
-[[gateway.route]]                # everything else: the first node, and the next where it can't
+fn endpoint(out: &mut String, node: &Facts, address: SocketAddr) {
+    let _ = writeln!(
+        out,
+        "[[endpoint]]\nid = \"{}\"\nchain = \"ethereum\"\nnetwork = \"demo\"\nurl = \"http://{address}\"\nmax_connections = 64",
+        node.id
+    );
+    let what = match node.tier {
+        Tier::Minimal => "the cheapest is asked first",
+        Tier::Full => "asked for what the cheaper ones lack",
+        Tier::Archive => "has everything since the first block",
+    };
+    let _ = writeln!(out, "{:<33}# {what}", format!("tier = \"{}\"", node.tier.word()));
+    for (name, blocks, what) in [
+        ("state_blocks", node.state_blocks, "balances, calls and traces at so many newest blocks"),
+        ("history_blocks", node.history_blocks, "bodies, receipts and logs of so many"),
+    ] {
+        if blocks != u64::MAX {
+            let _ = writeln!(out, "{:<33}# {what}", format!("{name} = {blocks}"));
+        }
+    }
+    out.push('\n');
+}
+
+fn routes(out: &mut String) {
+    let ids = NODES.map(|node| format!("\"{}\"", node.id)).join(", ");
+    let shares = SHARES.map(|(id, weight)| format!("{{ endpoint = \"{id}\", weight = {weight} }}")).join(", ");
+    let _ = write!(
+        out,
+        "\
+[[gateway.route]]                # all else: the cheapest node that has what a Call asks for and is up to date
 id = \"default\"
-strategy = \"priority\"
+strategy = \"tiered\"
 targets = [{ids}]
 attempt_timeout = \"1s\"
 
-[[gateway.route]]                # these methods are spread over all nodes
-id = \"reads\"
-methods = [{}]
+[[gateway.route]]                # at random by weight, between those that have all logs
+id = \"logs\"
+methods = [\"{LOGS}\"]
 strategy = \"weighted\"
-targets = [
-",
-        methods.join(", ")
+targets = [{shares}]
+attempt_timeout = \"1s\"
+
+[[gateway.route]]                # always the first one, and the next only where it can't
+id = \"send\"
+methods = [\"{SEND}\"]
+strategy = \"priority\"
+targets = [{ids}]
+attempt_timeout = \"1s\"
+"
     );
-    for (node, weight) in NODES.iter().zip(SHARES) {
-        let _ = writeln!(out, "  {{ endpoint = \"{}\", weight = {weight} }},", node.id);
-    }
-    out.push_str("]\nattempt_timeout = \"1s\"\n");
-    out
 }
 
 /// The text for somebody who wants to start from it.
@@ -127,7 +162,7 @@ mod tests {
         assert_eq!(resolved.faults, []);
         let snapshot = resolved.snapshot.unwrap();
         assert_eq!(snapshot.endpoints.len(), NODES.len());
-        assert_eq!(snapshot.gateways[0].routes.len(), 2);
+        assert_eq!(snapshot.gateways[0].routes.len(), 3);
     }
 
     #[test]

@@ -16,14 +16,16 @@ const LATE_NS: u64 = 1_000_000_000;
 const PATIENCE: Duration = Duration::from_secs(30);
 const LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, headers: 100 };
 
-/// What the callers ask, in turn: mostly the default Route, some of the weighted one.
-const BODIES: [&str; 6] = [
+/// What the callers ask, in turn: mostly what the cheapest node has, one trace, one old balance, some logs.
+const BODIES: [&str; 8] = [
     r#"{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber","params":[]}"#,
     r#"{"jsonrpc":"2.0","id":2,"method":"eth_getBlockByNumber","params":["latest",false]}"#,
     r#"{"jsonrpc":"2.0","id":3,"method":"eth_call","params":[{"to":"0x1111111111111111111111111111111111111111","data":"0x70a08231"},"latest"]}"#,
     r#"{"jsonrpc":"2.0","id":4,"method":"eth_gasPrice","params":[]}"#,
     r#"{"jsonrpc":"2.0","id":5,"method":"eth_getBalance","params":["0x1111111111111111111111111111111111111111","latest"]}"#,
-    r#"{"jsonrpc":"2.0","id":6,"method":"eth_getLogs","params":[{"fromBlock":"latest","toBlock":"latest"}]}"#,
+    r#"{"jsonrpc":"2.0","id":6,"method":"trace_block","params":["latest"]}"#,
+    r#"{"jsonrpc":"2.0","id":7,"method":"eth_getBalance","params":["0x1111111111111111111111111111111111111111","0xf4240"]}"#,
+    r#"{"jsonrpc":"2.0","id":8,"method":"eth_getLogs","params":[{"fromBlock":"latest","toBlock":"latest"}]}"#,
 ];
 
 /// Callers at work.
@@ -160,7 +162,7 @@ mod tests {
     fn every_body_is_asked_in_turn() {
         let mut schedule = Schedule { next_ns: 0, every_ns: 1, count: 0, stopped: false };
         let asked: std::collections::HashSet<_> =
-            (0..6).filter_map(|_| schedule.take(0)).map(|(_, body)| body).collect();
+            (0..8).filter_map(|_| schedule.take(0)).map(|(_, body)| body).collect();
         assert_eq!(asked.len(), BODIES.len());
     }
 }

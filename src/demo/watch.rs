@@ -1,7 +1,9 @@
-//! What the demo shows while it runs: the Gateway's own counters as one line a second, Circuits as they change.
+//! What the demo shows while it runs: the Gateway's own counters as one line a second, Circuits and
+//! chains as they change.
 
 use super::chain;
 use super::fleet::NODES;
+use crate::logic::chain::Standing;
 use crate::logic::circuit::State;
 use crate::logic::fault::{Outcome, Reason};
 use crate::logic::snapshot::EndpointIx;
@@ -66,6 +68,10 @@ impl Sums {
 pub struct Watch {
     shown: Sums,
     transitions: Vec<[u64; Transition::ALL.len()]>,
+    /// By node; at the tip unless something else was said.
+    standings: Vec<Standing>,
+    /// Re-orgs, and the blocks that were given up in them.
+    reorgs: (u64, u64),
     rows: usize,
 }
 
@@ -73,7 +79,9 @@ impl Watch {
     /// Nothing was shown so far.
     pub fn new() -> Watch {
         let shown = Sums { nodes: vec![NodeSums::default(); NODES.len()], ..Sums::default() };
-        Watch { shown, transitions: vec![[0; Transition::ALL.len()]; NODES.len()], rows: 0 }
+        let (transitions, standings) =
+            (vec![[0; Transition::ALL.len()]; NODES.len()], vec![Standing::Fresh; NODES.len()]);
+        Watch { shown, transitions, standings, reorgs: (0, 0), rows: 0 }
     }
 
     /// Lines for the Circuits that changed since the last look.
@@ -100,14 +108,38 @@ impl Watch {
         lines
     }
 
+    /// Lines for the nodes that fell behind, went astray or came back since the last look, and for re-orgs.
+    pub fn chains(&mut self, live: &Live, now_ns: Nanos) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(chain) = live.tips.network_of(EndpointIx(0)) {
+            let sums = (chain.reorgs.get(), chain.depth_sum.get());
+            let (count, blocks) = (sums.0.saturating_sub(self.reorgs.0), sums.1.saturating_sub(self.reorgs.1));
+            if count > 0 {
+                let times = if count > 1 { format!("{count} re-orgs") } else { "re-org".into() };
+                lines.push(format!("{times}: {blocks} blocks were given up for others"));
+                self.reorgs = sums;
+            }
+        }
+        for ((at, node), shown) in (0u16..).zip(&NODES).zip(&mut self.standings) {
+            let Some(tips) = live.tips.endpoint(EndpointIx(at)) else { continue };
+            let told = tips.told(now_ns);
+            if std::mem::replace(shown, told.standing) != told.standing {
+                lines.push(format!("{}: {}", node.id, stands(told.standing, tips.lag())));
+            }
+        }
+        lines
+    }
+
     /// The line of the last second, with the head of the table where it is due; empty if nothing happened.
-    pub fn row(&mut self, live: &Live, second: u64, now_s: u64) -> Vec<String> {
+    pub fn row(&mut self, live: &Live, now_ns: Nanos, second: u64, now_s: u64) -> Vec<String> {
         let now = Sums::read(live);
         let old = std::mem::replace(&mut self.shown, now.clone());
         if old == now {
             return Vec::new();
         }
-        let states: Vec<State> = (0..).map(EndpointIx).map(|at| live.board.state(at)).take(NODES.len()).collect();
+        let standing = |at| live.tips.endpoint(at).map_or(Standing::Fresh, |tips| tips.told(now_ns).standing);
+        let state = |at| (live.board.state(at), standing(at));
+        let states: Vec<_> = (0..).map(EndpointIx).map(state).take(NODES.len()).collect();
         let mut lines = Vec::new();
         if self.rows.is_multiple_of(HEAD_EVERY) {
             lines.extend(head());
@@ -143,6 +175,16 @@ fn change(transition: Transition, limit: u32, wait_s: u64) -> Option<String> {
     })
 }
 
+/// The words for how a node's chain stands, and what follows from it on tiered Routes.
+fn stands(standing: Standing, lag: u64) -> String {
+    match standing {
+        Standing::Fresh => "at the tip again: asked as before".into(),
+        Standing::Lagging => format!("lags, {lag} blocks behind: the others go first"),
+        Standing::Fork => "on a fork, its blocks contradict the others': tiers leave it out".into(),
+        Standing::Unknown => "its tip is unknown, as polls bring no block: the others go first".into(),
+    }
+}
+
 fn head() -> [String; 2] {
     let mut names = format!("{:>6}{:>10}{:>7}{:>8}{:>10}  ", "time", "block", "Calls", "failed", "mean");
     for node in &NODES {
@@ -152,7 +194,7 @@ fn head() -> [String; 2] {
     [names.trim_end().to_owned(), rule]
 }
 
-fn row(old: &Sums, now: &Sums, states: &[State], second: u64, block: u64) -> String {
+fn row(old: &Sums, now: &Sums, states: &[(State, Standing)], second: u64, block: u64) -> String {
     let (answered, failed) = (now.answered - old.answered, now.failed - old.failed);
     let mean_ns = now.took_ns.wrapping_sub(old.took_ns).checked_div(answered + failed);
     let mean = mean_ns.map_or("-".into(), |ns| format!("{}.{} ms", ns / MS, ns % MS / (MS / 10)));
@@ -174,10 +216,15 @@ fn row(old: &Sums, now: &Sums, states: &[State], second: u64, block: u64) -> Str
     out + &reasons
 }
 
-/// What one node did in a second.
-fn cell(ok: u64, failed: u64, state: State) -> String {
+/// What one node did in a second, or why it did nothing.
+fn cell(ok: u64, failed: u64, (state, standing): (State, Standing)) -> String {
     match (ok, failed, state) {
-        (0, 0, State::Closed | State::HeldClosed { .. }) => "-".into(),
+        (0, 0, State::Closed | State::HeldClosed { .. }) => match standing {
+            Standing::Fresh => "-".into(),
+            Standing::Lagging => "lags".into(),
+            Standing::Fork => "on a fork".into(),
+            Standing::Unknown => "tip unknown".into(),
+        },
         (0, 0, _) => "Circuit open".into(),
         _ => tries(ok, failed),
     }
@@ -195,27 +242,37 @@ fn tries(ok: u64, failed: u64) -> String {
 mod tests {
     use super::super::setting;
     use super::*;
+    use crate::logic::facts::Client;
     use crate::logic::methods::MethodId;
     use crate::logic::verdict::CircuitNote;
+    use crate::shared::tip_board::Told;
 
+    /// All nodes are at block 100.
     fn live() -> Live {
-        Live::new(setting::snapshot(&setting::example()).unwrap(), vec![], 2, None)
+        let live = Live::new(setting::snapshot(&setting::example()).unwrap(), vec![], 2, None);
+        (0..3).for_each(|at| tell(&live, at, Standing::Fresh, 0));
+        live
+    }
+
+    fn tell(live: &Live, at: u16, standing: Standing, lag: u64) {
+        let told = Told { standing, tip: 100 - lag, client: Client::Geth, identified: true, mismatched: false };
+        live.tips.endpoint(EndpointIx(at)).unwrap().tell(told, lag, 10 * SECOND);
     }
 
     #[test]
     fn a_row_says_what_is_new_and_nothing_is_no_row() {
         let (live, mut watch) = (live(), Watch::new());
-        assert!(watch.row(&live, 1, 0).is_empty());
+        assert!(watch.row(&live, SECOND, 1, 0).is_empty());
         live.counters.endpoints[0][1].failed(Reason::Timeout, SECOND);
         live.counters.endpoints[1][1].answered(2 * MS);
         live.counters.routes[0][0][1].called(MethodId(3), Outcome::Ok, SECOND + 2 * MS);
-        let lines = watch.row(&live, 2, 0);
+        let lines = watch.row(&live, SECOND, 2, 0);
         assert!(lines[0].contains("geth-1") && lines[0].contains("erigon-1"), "the head comes first");
         let words: Vec<&str> = lines[2].split_whitespace().collect();
         assert_eq!(words, ["2", "s", "0", "1", "0", "1002.0", "ms", "1", "failed", "1", "-", "geth-1:", "timeout"]);
-        assert!(watch.row(&live, 3, 0).is_empty());
+        assert!(watch.row(&live, SECOND, 3, 0).is_empty());
         live.counters.routes[0][1][0].called(MethodId(3), Outcome::Exhausted, 3 * MS);
-        let lines = watch.row(&live, 4, 0);
+        let lines = watch.row(&live, SECOND, 4, 0);
         assert_eq!(lines.len(), 1, "no second head so soon");
         let words: Vec<&str> = lines[0].split_whitespace().collect();
         assert_eq!(words, ["4", "s", "0", "0", "1", "3.0", "ms", "-", "-", "-"]);
@@ -236,5 +293,35 @@ mod tests {
             watch.circuits(&live, 5 * SECOND),
             ["reth-1: the probe was answered, its Circuit closes: back in service"]
         );
+    }
+
+    #[test]
+    fn a_chain_is_told_once_per_change() {
+        let (live, mut watch) = (live(), Watch::new());
+        assert!(watch.chains(&live, SECOND).is_empty(), "all is well");
+        tell(&live, 0, Standing::Lagging, 2);
+        tell(&live, 1, Standing::Fork, 0);
+        let lines = watch.chains(&live, SECOND);
+        assert!(lines[0].starts_with("geth-1: lags, 2 blocks behind") && lines[1].starts_with("reth-1: on a fork"));
+        assert!(watch.chains(&live, SECOND).is_empty());
+        live.counters.endpoints[2][0].answered(MS);
+        assert!(watch.row(&live, SECOND, 1, 0)[2].ends_with("lags           on a fork      1"));
+        tell(&live, 0, Standing::Fresh, 0);
+        assert_eq!(watch.chains(&live, SECOND), ["geth-1: at the tip again: asked as before"]);
+        let lines = watch.chains(&live, 11 * SECOND);
+        assert_eq!(lines.len(), 3, "no polls any more: {lines:?}");
+        assert!(lines.iter().all(|line| line.contains("tip is unknown")));
+    }
+
+    #[test]
+    fn re_orgs_are_told_with_their_depth() {
+        let (live, mut watch) = (live(), Watch::new());
+        let chain = live.tips.network_of(EndpointIx(0)).unwrap();
+        chain.reorganised(2);
+        assert_eq!(watch.chains(&live, SECOND), ["re-org: 2 blocks were given up for others"]);
+        assert!(watch.chains(&live, SECOND).is_empty());
+        chain.reorganised(1);
+        chain.reorganised(3);
+        assert_eq!(watch.chains(&live, SECOND), ["2 re-orgs: 4 blocks were given up for others"]);
     }
 }
