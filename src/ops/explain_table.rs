@@ -9,6 +9,9 @@ const HEAD: [&str; 7] = ["#", "ENDPOINT", "FIRST", "CIRCUIT", "TIP", "LAG", "NOT
 /// What the columns mean that do not say it themselves.
 const LEGEND: &str = "# = the order of asking while each one fails, FIRST = how likely it is the first\n";
 
+/// Of whom it can't be said yet whether it has a method.
+const UNHEARD: &str = "client not known yet, and until then it is taken to have eth, net and web3 alone";
+
 /// The table; `None` if the text is no such decision. `call` is the JSON text of what was asked about.
 pub fn table(json: &str, call: &str) -> Option<String> {
     let told: Value = serde_json::from_str(json).ok()?;
@@ -86,7 +89,11 @@ fn row(target: &Value) -> [String; 7] {
     let kept = target["kept"] == true;
     let note = target["reason"].as_str().map(|reason| {
         let does = if kept { "" } else { "left out, " };
-        format!("{does}{reason}: {}", meaning(reason, kept))
+        match (reason, kept, target.get("client")) {
+            // One that is known and lacks the method is another matter than one that may have it.
+            ("capability", false, Some(Value::Null)) => format!("left out: {UNHEARD}"),
+            _ => format!("{does}{reason}: {}", meaning(reason, kept)),
+        }
     });
     let note = note.unwrap_or_default();
     [number("order"), text("endpoint"), first, text("circuit"), number("tip"), number("lag"), note]
