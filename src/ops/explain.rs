@@ -4,13 +4,14 @@
 //! read from JSON and written to it. Keys, rate limits and what a shard has in flight are not looked at.
 
 use crate::logic::call::{Call, Id};
-use crate::logic::capability::namespace;
+use crate::logic::capability::{Capable, namespace};
 use crate::logic::chain::Standing;
 use crate::logic::decision::{Part, Why, decide};
+use crate::logic::facts::{Client, Clients};
 use crate::logic::fault::Fault;
 use crate::logic::methods::Family;
 use crate::logic::routing::{self, Plan};
-use crate::logic::snapshot::{Gateway, Protocol, Route, Strategy};
+use crate::logic::snapshot::{EndpointIx, Gateway, Protocol, Route, Strategy};
 use crate::logic::tiers::Requirement;
 use crate::logic::tron_http::{Verb, admit};
 use crate::logic::units::Nanos;
@@ -85,8 +86,10 @@ struct Target<'a> {
     circuit: &'static str,
     tip: Option<u64>,
     lag: Option<u64>,
-    /// Its software; `None` while nobody has heard of it, as of one that no tracker follows.
-    client: Option<&'static str>,
+    /// `false` of one that is left out for its capability, and would have it if its client turns out to be another
+    /// one than unknown; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_known: Option<bool>,
 }
 
 /// What the caller would be told at once.
@@ -208,14 +211,29 @@ fn routed<'a>(told: &mut Told<'a>, live: &'a Live, gateway: &'a Gateway, plan: P
     told.requirement.tier = decision.tier.map(|tier| tier.word());
     told.requirement.height = Some(need.height).filter(|height| *height > 0);
     told.refused = decision.refused.map(Refused::from);
-    let targets = (0..).zip(&decision.parts).filter_map(|(at, part)| target(live, route, at, part, now_ns));
+    let clients = outlook.row().map_or(Clients::default(), |row| row.clients);
+    let may_have = |at: EndpointIx| {
+        let serves = |of: &Capable, client| of.serves(plan.method, clients, &call.method, client);
+        let capable = live.snapshot.capable.get(usize::from(at.0));
+        capable.is_some_and(|capable| Client::ALL.into_iter().any(|client| serves(capable, client)))
+    };
+    let targets = (0..).zip(&decision.parts);
+    let targets = targets.filter_map(|(at, part)| target(live, route, at, part, &may_have, now_ns));
     told.targets = targets.collect();
 }
 
-fn target<'a>(live: &'a Live, route: &Route, at: usize, part: &Part, now_ns: Nanos) -> Option<Target<'a>> {
+/// What is told of one target; `may_have`: whether there is a client with which it would have the method.
+fn target<'a>(
+    live: &'a Live,
+    route: &Route,
+    at: usize,
+    part: &Part,
+    may_have: &dyn Fn(EndpointIx) -> bool,
+    now_ns: Nanos,
+) -> Option<Target<'a>> {
     let at = route.targets.get(at)?.endpoint;
     let tips = live.tips.endpoint(at).map(|tips| (tips.told(now_ns), tips.lag()));
-    let client = tips.filter(|(told, _)| told.identified).map(|(told, _)| told.client.word());
+    let unheard = tips.is_some_and(|(told, _)| !told.identified) && part.why == Some(Why::Capability);
     let tips = tips.filter(|(told, _)| told.standing != Standing::Unknown);
     let reason = part.why.map(|why| match why {
         Why::Rejected => live.board.rejected_by(at, now_ns).unwrap_or(why.word()),
@@ -230,6 +248,6 @@ fn target<'a>(live: &'a Live, route: &Route, at: usize, part: &Part, now_ns: Nan
         circuit: admin_circuits::word(live.board.state(at), now_ns),
         tip: tips.map(|(told, _)| told.tip),
         lag: tips.map(|(_, lag)| lag),
-        client,
+        client_known: (unheard && part.order.is_none() && may_have(at)).then_some(false),
     })
 }
