@@ -98,13 +98,14 @@ impl<'t> Own<'t> {
             if listed.contains(capability) || listed.contains(name) {
                 continue;
             }
-            let right = match name_fault(capability) {
-                Some(_) => "and none can: write a word of letters and digits, like \"acme\", both here and there",
-                None => "and what clients are known for does not count here: list it there, or remove it",
+            let text = match name_fault(capability) {
+                Some(_) => {
+                    "no Endpoint can list this in `capabilities`, so a tiered Route sends the method nowhere; write a word of letters and digits, like \"acme\", here and there"
+                }
+                None => {
+                    "no Endpoint lists this in `capabilities`, and what a client is known for does not count here, so a tiered Route sends the method nowhere; list it there, or remove it"
+                }
             };
-            let text = format!(
-                "no Endpoint lists this in `capabilities`, so a tiered Route sends the method nowhere; {right}"
-            );
             faults.warn(view.at_of("capability"), view.path_of("capability"), text);
         }
     }
@@ -238,8 +239,8 @@ mod tests {
         let with = |capability: &str| format!("{SOUND}\n{METHOD}capability = «\"{capability}\"");
         warned(&with("acme"), path, &["no Endpoint lists this", "nowhere", "list it there, or remove it"]);
         // That Erigon has it is not enough.
-        warned(&with("trace"), path, &["what clients are known for does not count"]);
-        warned(&with("acme-pro"), path, &["none can", "letters and digits"]);
+        warned(&with("trace"), path, &["what a client is known for does not count"]);
+        warned(&with("acme-pro"), path, &["no Endpoint can", "letters and digits"]);
         // An Endpoint that could not be read may have it.
         let unread = with("acme").replace("[[endpoint]]", "[[endpont]]").replace('«', "");
         assert!(read(&unread).faults.iter().all(|fault| !fault.path.starts_with("method")));

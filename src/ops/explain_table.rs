@@ -201,7 +201,9 @@ refused   -32601 (not_exposed): Method not available on this Gateway
         let target = |endpoint: &str, client_known: Option<bool>| {
             let mut target = serde_json::json!({"endpoint": endpoint, "kept": false, "reason": "capability",
                 "order": null, "probability": 0.0, "circuit": "closed", "tip": null, "lag": null});
-            client_known.map(|known| target["client_known"] = known.into());
+            if let Some(known) = client_known {
+                target["client_known"] = known.into();
+            }
             target
         };
         let told = serde_json::json!({
