@@ -131,6 +131,7 @@ pub mod config {
     mod file;
     mod gateway;
     mod gateway_methods;
+    mod known_names;
     pub mod machine;
     mod network;
     mod own_methods;

@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use ringway::boot;
+use ringway::logic::snapshot::Secret;
 use ringway::ops::{ask, explain_table};
 use std::process::ExitCode;
 
@@ -51,6 +52,7 @@ Examples:
   ringway explain --config ringway.toml eth eth_getBalance '[\"0x...\", \"0x10d4f\"]'
   ringway explain --config ringway.toml eth '{\"method\":\"eth_call\",\"params\":[{},\"latest\"]}'
   ringway explain --config ringway.toml --json eth - < call.json
+  ringway explain --admin 127.0.0.1:9545 eth eth_blockNumber
   ringway explain --config ringway.toml tron /wallet/getnowblock")]
     Explain(Explain),
     /// Start simulated nodes and a Gateway in this process, and print how to call them
@@ -58,13 +60,15 @@ Examples:
 }
 
 #[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("door").required(true).multiple(true))]
 struct Explain {
     /// The configuration file of the running gateway: where its admin port is, and its token
-    #[arg(long, value_name = "FILE", required_unless_present = "admin")]
+    #[arg(long, value_name = "FILE", group = "door")]
     config: Option<String>,
-    /// Another admin port than the file's
-    #[arg(long, value_name = "ADDR")]
-    admin: Option<std::net::SocketAddr>,
+    /// Another admin port than the file's, or without a file: 127.0.0.1:9545, http://host:9545; then the token, if it
+    /// wants one, is in RINGWAY_ADMIN_TOKEN
+    #[arg(long, value_name = "ADDR", group = "door")]
+    admin: Option<String>,
     /// Print the JSON of POST /v1/explain
     #[arg(long)]
     json: bool,
@@ -109,19 +113,30 @@ fn check(file: &str) -> Result<u8, boot::Failure> {
 }
 
 fn explain(wish: Explain) -> Result<u8, boot::Failure> {
-    let door = wish.config.as_deref().map(boot::admin_door).transpose()?;
-    let admin = wish.admin.or(door.as_ref().map(|door| door.admin)).filter(|admin| admin.port() != 0);
-    let admin = admin.ok_or_else(|| boot::Failure("the file leaves the admin port open: name it in --admin".into()))?;
+    let file = wish.config.as_deref().map(boot::admin_door).transpose()?;
+    let (name, at) = match (wish.admin, &file) {
+        (Some(typed), _) => (typed.clone(), ask::addresses(&typed).map_err(boot::Failure)?),
+        (None, Some(file)) => (file.admin.to_string(), vec![file.admin]),
+        (None, None) => (String::new(), Vec::new()),
+    };
+    if at.iter().all(|at| at.port() == 0) {
+        return Err(boot::Failure("the file leaves the admin port open: name it in --admin".into()));
+    }
+    let source = if file.is_some() { ask::Source::File } else { ask::Source::Environment };
+    let token = match file {
+        Some(file) => file.token,
+        None => std::env::var(ask::TOKEN_VARIABLE).ok().filter(|token| !token.is_empty()).map(Secret::new),
+    };
+    let door = ask::Door { name: &name, at: &at, token: token.as_ref(), source };
     let typed = match wish.call.as_str() {
         "-" => std::io::read_to_string(std::io::stdin()).map_err(|error| error.to_string()),
         call => Ok(call.to_owned()),
     };
-    let token = door.as_ref().and_then(|door| door.token.as_ref());
     let call = typed.and_then(|call| ask::typed_call(&call, wish.params.as_deref())).map_err(boot::Failure)?;
-    let told = ask::explain(admin, token, &wish.gateway, &call).map_err(boot::Failure)?;
+    let told = ask::explain(&door, &wish.gateway, &call).map_err(boot::Failure)?;
     let shown = if wish.json { Some(told) } else { explain_table::table(&told, &call) };
     let odd =
-        || boot::Failure(format!("the gateway at {admin} answers in a way that this version can't read: use --json"));
+        || boot::Failure(format!("the gateway at {name} answers in a way that this version can't read: use --json"));
     print(shown.ok_or_else(odd)?.trim_end());
     Ok(0)
 }

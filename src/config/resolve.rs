@@ -5,6 +5,7 @@ use super::family::Families;
 use super::fault::{ConfigFault, Faults, Severity};
 use super::file::{View, parse};
 use super::gateway::{Context, gateways};
+use super::known_names;
 use super::machine::{self, Machine};
 use super::network::networks;
 use super::own_methods;
@@ -90,6 +91,7 @@ pub fn resolve_with(
     let families = Families::read(&top, &mut faults);
     let endpoints = Endpoints::read(&top, base, &families, files, &mut faults);
     let methods = own_methods::methods(&top, &mut faults);
+    known_names::warn(&top, &endpoints, &families, &methods, &mut faults);
     let max_attempts = server.max_attempts;
     let context = Context { endpoints: &endpoints, families: &families, methods: &methods, max_attempts };
     let gateways = gateways(&top, &context, &mut faults);

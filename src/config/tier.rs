@@ -54,14 +54,20 @@ pub(super) fn holding(view: &View<'_>, faults: &mut Faults<'_>) -> Holding {
 
 fn client(view: &View<'_>, faults: &mut Faults<'_>) -> Option<Box<str>> {
     let client = view.text("client")?;
-    let shown = client.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) && !client.trim().is_empty();
-    if !shown || client.len() > CLIENT_BYTES_MAX {
-        let text = format!(
-            "must be what the node answers to web3_clientVersion, like \"Geth/v1.14.0\": up to {CLIENT_BYTES_MAX} visible ASCII characters"
-        );
+    if let Some(text) = client_fault(&client) {
         faults.fault(view.at_of("client"), view.path_of("client"), text);
     }
     Some(client.into())
+}
+
+/// What is wrong with a `client`, whoever it is.
+pub(super) fn client_fault(client: &str) -> Option<String> {
+    let shown = client.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) && !client.trim().is_empty();
+    (!shown || client.len() > CLIENT_BYTES_MAX).then(|| {
+        format!(
+            "must be what the node answers to web3_clientVersion, like \"Geth/v1.14.0\": up to {CLIENT_BYTES_MAX} visible ASCII characters"
+        )
+    })
 }
 
 /// One of the two lists, held against the other one.
@@ -84,7 +90,7 @@ fn names(view: &View<'_>, name: &str, list: &[Text], other: &[Text], faults: &mu
 }
 
 /// What is wrong with the name of a namespace (`ots`) or of a method (`trace_block`).
-fn name_fault(name: &str) -> Option<&'static str> {
+pub(super) fn name_fault(name: &str) -> Option<&'static str> {
     let plain = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let (namespace, method) =
         name.split_once('_').map_or((name, None), |(namespace, method)| (namespace, Some(method)));
@@ -168,7 +174,7 @@ mod tests {
     fn nothing_is_listed_twice() {
         let text = with("enabled = true", "without = [\"ots\", «\"ots\"]");
         faulty(&text, "endpoint[geth-1].without[1]", &["listed twice"]);
-        let text = with("enabled = true", "capabilities = [\"a_b\", \"ots\"]\nwithout = [«\"ots\"]");
+        let text = with("enabled = true", "capabilities = [\"trace_block\", \"ots\"]\nwithout = [«\"ots\"]");
         faulty(&text, "endpoint[geth-1].without[0]", &["in `capabilities` too", "remove one"]);
         assert_eq!(
             of("capabilities = [\"debug\"]\nwithout = [\"debug_traceCall\"]").without,

@@ -40,6 +40,11 @@ impl Namespaces {
         self.0.get(namespace).map_or(Self::NONE, |(index, _)| *index)
     }
 
+    /// All of them, in no order; what has none is the empty one.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(|name| &**name)
+    }
+
     /// Which clients have a row of a namespace.
     pub fn clients(&self, namespace: &str) -> Clients {
         self.0.get(namespace).map_or(Clients::default(), |(_, clients)| *clients)

@@ -55,9 +55,19 @@ impl Client {
 
 /// Which client says this of itself in `web3_clientVersion`: what stands before the first `/` is its name.
 pub fn client_of(version: &str) -> Client {
-    let name = version.split('/').next().unwrap_or_default().trim();
+    let name = name_in(version);
     let known = CLIENT_NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
     known.map_or(Client::Unknown, |(_, client)| *client)
+}
+
+/// The name in what a client says of itself.
+pub fn name_in(version: &str) -> &str {
+    version.split('/').next().unwrap_or_default().trim()
+}
+
+/// The names that [`client_of`] knows.
+pub fn names_of_clients() -> impl Iterator<Item = &'static str> {
+    CLIENT_NAMES.iter().map(|(name, _)| *name)
 }
 
 /// A set of clients.

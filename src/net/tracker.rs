@@ -17,6 +17,7 @@ use crate::shared::tip_board::{EndpointTips, Told};
 use crate::wire::block_header::header;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The longest that a poll may take.
 const POLL_TIMEOUT_MAX_NS: Nanos = 5 * SECOND;
@@ -36,6 +37,8 @@ struct Tracker {
     current: Rc<Current>,
     /// Its place in the Snapshot.
     network: usize,
+    /// Chain and network, as the log names them.
+    name: Arc<str>,
     followed: Vec<RefCell<Followed>>,
     chain: RefCell<Chain>,
     /// Another one has taken its place: a poll that ends now has nothing to tell.
@@ -124,6 +127,7 @@ impl Tracker {
         Some(Tracker {
             current: current.clone(),
             network,
+            name: format!("{}/{}", facts.chain, facts.network).into(),
             followed: tracked.iter().enumerate().map(follow).collect(),
             chain: RefCell::new(chain.unwrap_or_else(|| Chain::new(tracked.len(), rules))),
             replaced: Cell::new(false),
@@ -239,7 +243,9 @@ impl Tracker {
                 self.note(one.at, What::Mismatched);
             }
             if std::mem::replace(&mut one.standing, standing) != standing {
-                self.note(one.at, What::Standing(standing));
+                // What it has of another chain is no tip of this one.
+                let tip = view.tip.filter(|_| !mismatched);
+                self.note(one.at, What::Standing { standing, tip, lag: view.lag });
                 if standing == Standing::Fork {
                     // Most often it has re-organised too, and was read before: until that shows, nobody is sent there.
                     one.due_ns = one.due_ns.min(now_ns);
@@ -257,7 +263,8 @@ impl Tracker {
 
     fn note(&self, at: EndpointIx, what: What) {
         let id: &str = &self.current.live.snapshot.endpoints[usize::from(at.0)].id;
-        self.current.live.board.journal().write(Incident { endpoint: id.into(), what, for_ns: 0 });
+        let incident = Incident { endpoint: id.into(), network: Some(self.name.clone()), what, for_ns: 0 };
+        self.current.live.board.journal().write(incident);
     }
 }
 

@@ -4,12 +4,14 @@
 //! read from JSON and written to it. Keys, rate limits and what a shard has in flight are not looked at.
 
 use crate::logic::call::{Call, Id};
-use crate::logic::capability::namespace;
+use crate::logic::capability::{Capable, namespace};
 use crate::logic::chain::Standing;
 use crate::logic::decision::{Part, Why, decide};
+use crate::logic::facts::{Client, Clients};
 use crate::logic::fault::Fault;
+use crate::logic::methods::Family;
 use crate::logic::routing::{self, Plan};
-use crate::logic::snapshot::{Gateway, Protocol, Route, Strategy};
+use crate::logic::snapshot::{EndpointIx, Gateway, Protocol, Route, Strategy};
 use crate::logic::tiers::Requirement;
 use crate::logic::tron_http::{Verb, admit};
 use crate::logic::units::Nanos;
@@ -23,8 +25,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// What is right, wherever something is wrong.
-const JSON_RPC: &str = r#"send {"gateway": "ID", "call": {"method": "eth_call", "params": [...]}}"#;
-const TRON_HTTP: &str = r#"this Gateway speaks TRON's HTTP API: send {"gateway": "ID", "call": {"path": "/wallet/getnowblock", "method": "POST"}}"#;
+fn right(gateway: &Gateway) -> String {
+    let call = match (gateway.protocol, gateway.family) {
+        (Protocol::TronHttp, _) => r#"{"path": "/wallet/getnowblock", "method": "POST"}"#,
+        (Protocol::JsonRpc, Family::Solana) => r#"{"method": "getSlot", "params": []}"#,
+        (Protocol::JsonRpc, Family::Evm | Family::Tron) => {
+            r#"{"method": "eth_getBlockByNumber", "params": ["latest", false]}"#
+        }
+    };
+    format!(r#"send {{"gateway": "{}", "call": {call}}}"#, gateway.id)
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -76,6 +86,10 @@ struct Target<'a> {
     circuit: &'static str,
     tip: Option<u64>,
     lag: Option<u64>,
+    /// `false` of one that is left out for its capability, and would have it if its client turns out to be another
+    /// one than unknown; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_known: Option<bool>,
 }
 
 /// What the caller would be told at once.
@@ -100,24 +114,34 @@ pub(super) fn page(body: &[u8], live: &Live, now_ns: Nanos) -> Page {
 }
 
 fn explained(body: &[u8], live: &Live, now_ns: Nanos) -> Result<Page, Page> {
+    let first = || live.snapshot.gateways.first().map(right).unwrap_or_default();
+    if body.trim_ascii_start().is_empty() {
+        return Err(wrong(&format!("the body is empty: {}", first())));
+    }
     // A list of values in the order of the members would be taken too.
     let is_object = body.trim_ascii_start().starts_with(b"{");
     let wish: Wish<'_> = serde_json::from_slice(if is_object { body } else { b"{}" })
-        .map_err(|error| wrong(&format!("{JSON_RPC}: {error}")))?;
+        .map_err(|error| wrong(&format!("{error}: {}", first())))?;
     let gateway = live.snapshot.gateways.iter().find(|gateway| *gateway.id == *wish.gateway);
     let gateway = gateway.ok_or_else(|| unknown(live))?;
     let call = wish.call.get().as_bytes();
     match gateway.protocol {
         Protocol::JsonRpc => match parse(call, 1) {
             Ok(Message::Single(Ok(call))) => Ok(told(live, gateway, &call, Ok(()), now_ns)),
-            Ok(Message::Single(Err(refused))) => Err(wrong(&format!("{JSON_RPC}: call: {}", refused.why.words()))),
+            Ok(Message::Single(Err(refused))) => {
+                Err(wrong(&format!("call: {}: {}", refused.why.words(), right(gateway))))
+            }
             Ok(Message::Batch(_)) => Err(wrong("members of a batch are decided one by one: send one of them")),
-            Err(fault) => Err(wrong(&format!("{JSON_RPC}: call: {}", fault.reason().unwrap_or(fault.message())))),
+            Err(fault) => {
+                let why = fault.reason().unwrap_or(fault.message());
+                Err(wrong(&format!("call: {why}: {}", right(gateway))))
+            }
         },
         Protocol::TronHttp => {
             let is_object = call.starts_with(b"{");
-            let wish: ApiWish = serde_json::from_slice(if is_object { call } else { b"{}" })
-                .map_err(|error| wrong(&format!("{TRON_HTTP}: {error}")))?;
+            let wish: ApiWish = serde_json::from_slice(if is_object { call } else { b"{}" }).map_err(|error| {
+                wrong(&format!("this Gateway speaks TRON's HTTP API: call: {error}: {}", right(gateway)))
+            })?;
             let (path, admitted) = api_call(live, gateway, &wish)?;
             let call = Call { id: Id::Present(b"1"), method: path.into(), params: None };
             Ok(told(live, gateway, &call, admitted, now_ns))
@@ -187,13 +211,29 @@ fn routed<'a>(told: &mut Told<'a>, live: &'a Live, gateway: &'a Gateway, plan: P
     told.requirement.tier = decision.tier.map(|tier| tier.word());
     told.requirement.height = Some(need.height).filter(|height| *height > 0);
     told.refused = decision.refused.map(Refused::from);
-    let targets = (0..).zip(&decision.parts).filter_map(|(at, part)| target(live, route, at, part, now_ns));
+    let clients = outlook.row().map_or(Clients::default(), |row| row.clients);
+    let may_have = |at: EndpointIx| {
+        let serves = |of: &Capable, client| of.serves(plan.method, clients, &call.method, client);
+        let capable = live.snapshot.capable.get(usize::from(at.0));
+        capable.is_some_and(|capable| Client::ALL.into_iter().any(|client| serves(capable, client)))
+    };
+    let targets = (0..).zip(&decision.parts);
+    let targets = targets.filter_map(|(at, part)| target(live, route, at, part, &may_have, now_ns));
     told.targets = targets.collect();
 }
 
-fn target<'a>(live: &'a Live, route: &Route, at: usize, part: &Part, now_ns: Nanos) -> Option<Target<'a>> {
+/// What is told of one target; `may_have`: whether there is a client with which it would have the method.
+fn target<'a>(
+    live: &'a Live,
+    route: &Route,
+    at: usize,
+    part: &Part,
+    may_have: &dyn Fn(EndpointIx) -> bool,
+    now_ns: Nanos,
+) -> Option<Target<'a>> {
     let at = route.targets.get(at)?.endpoint;
     let tips = live.tips.endpoint(at).map(|tips| (tips.told(now_ns), tips.lag()));
+    let unheard = tips.is_some_and(|(told, _)| !told.identified) && part.why == Some(Why::Capability);
     let tips = tips.filter(|(told, _)| told.standing != Standing::Unknown);
     let reason = part.why.map(|why| match why {
         Why::Rejected => live.board.rejected_by(at, now_ns).unwrap_or(why.word()),
@@ -208,5 +248,6 @@ fn target<'a>(live: &'a Live, route: &Route, at: usize, part: &Part, now_ns: Nan
         circuit: admin_circuits::word(live.board.state(at), now_ns),
         tip: tips.map(|(told, _)| told.tip),
         lag: tips.map(|(_, lag)| lag),
+        client_known: (unheard && part.order.is_none() && may_have(at)).then_some(false),
     })
 }

@@ -9,6 +9,9 @@ const HEAD: [&str; 7] = ["#", "ENDPOINT", "FIRST", "CIRCUIT", "TIP", "LAG", "NOT
 /// What the columns mean that do not say it themselves.
 const LEGEND: &str = "# = the order of asking while each one fails, FIRST = how likely it is the first\n";
 
+/// Of whom it can't be said yet whether it has a method.
+const UNHEARD: &str = "client not known yet: until then it is taken to have eth, net and web3 alone";
+
 /// The table; `None` if the text is no such decision. `call` is the JSON text of what was asked about.
 pub fn table(json: &str, call: &str) -> Option<String> {
     let told: Value = serde_json::from_str(json).ok()?;
@@ -50,6 +53,9 @@ pub fn table(json: &str, call: &str) -> Option<String> {
             "More targets than attempts: the last ones are asked only if an earlier one is left out by then.\n",
         );
     }
+    if told["strategy"] == "tiered" && targets.iter().all(|target| target["tip"].is_null()) {
+        out.push_str("No tip is known: nobody counts as behind, and how deep a block's number lies can't be told.\n");
+    }
     Some(out)
 }
 
@@ -86,7 +92,11 @@ fn row(target: &Value) -> [String; 7] {
     let kept = target["kept"] == true;
     let note = target["reason"].as_str().map(|reason| {
         let does = if kept { "" } else { "left out, " };
-        format!("{does}{reason}: {}", meaning(reason, kept))
+        match (reason, kept, target["client_known"].as_bool()) {
+            // One that is known and lacks the method is another matter than one that may have it.
+            ("capability", false, Some(false)) => format!("left out, {UNHEARD}"),
+            _ => format!("{does}{reason}: {}", meaning(reason, kept)),
+        }
     });
     let note = note.unwrap_or_default();
     [number("order"), text("endpoint"), first, text("circuit"), number("tip"), number("lag"), note]
@@ -184,6 +194,36 @@ needs     capability admin
 refused   -32601 (not_exposed): Method not available on this Gateway
 ";
         assert_eq!(table(told, r#"{"method":"admin_\u001bx"}"#).as_deref(), Some(right));
+    }
+
+    #[test]
+    fn whose_client_nobody_has_heard_of_is_told_from_who_lacks_the_method() {
+        let target = |endpoint: &str, client_known: Option<bool>| {
+            let mut target = serde_json::json!({"endpoint": endpoint, "kept": false, "reason": "capability",
+                "order": null, "probability": 0.0, "circuit": "closed", "tip": null, "lag": null});
+            if let Some(known) = client_known {
+                target["client_known"] = known.into();
+            }
+            target
+        };
+        let told = serde_json::json!({
+            "gateway": "eth", "route": "default", "strategy": "tiered", "class": "stateless", "max_attempts": 3,
+            "requirement": {"tier": null, "capability": "trace", "height": null}, "endpoint_free": false,
+            "refused": {"code": -32050, "reason": null, "message": "No usable Endpoint for this method"},
+            "targets": [
+                target("silent", Some(false)),
+                target("geth", None),
+            ],
+        });
+        let table = table(&told.to_string(), r#"{"method":"trace_block"}"#).unwrap();
+        let line = |endpoint: &str| table.lines().find(|line| line.contains(endpoint)).unwrap_or_default();
+        let (unheard, lacks) =
+            ("left out, client not known yet: ", "left out, capability: its software lacks the method");
+        assert!(line("silent").contains(unheard) && !line("silent").contains("lacks"), "{table}");
+        assert!(line("geth ").ends_with(lacks), "{table}");
+        assert!(table.ends_with(
+            "No tip is known: nobody counts as behind, and how deep a block's number lies can't be told.\n"
+        ));
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl Circuit {
     }
 
     fn write_down(&self, what: What, for_ns: Nanos) {
-        self.journal.write(Incident { endpoint: self.endpoint.clone(), what, for_ns });
+        self.journal.write(Incident { endpoint: self.endpoint.clone(), network: None, what, for_ns });
     }
 
     pub(super) fn succeeded(&self, shard: usize, window: Span, now_ns: Nanos) {

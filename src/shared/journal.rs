@@ -81,7 +81,14 @@ pub enum What {
     /// Too many of its answers were busy ones.
     OftenBusy,
     /// Its chain stands otherwise than before.
-    Standing(Standing),
+    Standing {
+        /// So.
+        standing: Standing,
+        /// Its newest block, if that is known.
+        tip: Option<u64>,
+        /// Blocks behind the best tip, as of its own last poll.
+        lag: u64,
+    },
     /// It serves another chain than its configuration says.
     Mismatched,
     /// It gave up blocks of its chain.
@@ -98,6 +105,8 @@ pub enum What {
 pub struct Incident {
     /// At which Endpoint.
     pub endpoint: Arc<str>,
+    /// Of which chain and network (`ethereum/mainnet`), where a tracker tells it.
+    pub network: Option<Arc<str>>,
     /// What.
     pub what: What,
     /// How long that lasts: the cooldown, the permit, the hold or the rest; 0 where it has no end.
@@ -154,7 +163,7 @@ mod tests {
     #[test]
     fn a_full_journal_drops_and_counts() {
         let journal = Journal::default();
-        let line = |for_ns| Incident { endpoint: "a".into(), what: What::OftenBusy, for_ns };
+        let line = |for_ns| Incident { endpoint: "a".into(), network: None, what: What::OftenBusy, for_ns };
         (0..WAITING_MAX as u64 + 5).for_each(|at| journal.write(line(at)));
         assert_eq!(journal.dropped(), 5);
         assert_eq!(journal.take(), Some(line(0)), "the oldest first");

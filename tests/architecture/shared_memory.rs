@@ -222,7 +222,7 @@ const TOUCHES: &[(&str, &str, &str)] = &[
     ),
     (
         "src/net/tracker.rs",
-        "self.current.live.board.journal().write(Incident { endpoint: id.into(), what, for_ns: 0 });",
+        "self.current.live.board.journal().write(incident);",
         "when the standing of an Endpoint changes, and per re-org",
     ),
     (

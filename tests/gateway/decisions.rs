@@ -1,6 +1,6 @@
 //! `POST /v1/explain` and `ringway explain`: what they tell of a Call is what then happens to it.
 
-use super::harness::{Gateway, Reply, Response, Seen, Setup, Upstream, call_body};
+use super::harness::{ClosedPort, Gateway, Reply, Response, Seen, Setup, Upstream, call_body};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use serde_json::{Value, json};
@@ -315,11 +315,41 @@ fn a_gateway_of_trons_http_api_is_asked_about_by_path() {
 }
 
 #[test]
+fn who_was_never_heard_is_told_from_who_lacks_the_method() {
+    let (closed, geth) = (ClosedPort::new(), node("Geth/v1.14.0", TIP, "1"));
+    let gateway = Setup::at(&[closed.address, geth.address])
+        .endpoint(0, "without = [\"debug\"]")
+        .route("strategy = \"tiered\"")
+        .raw("[[network]]\nchain = \"ethereum\"\nnetwork = \"mainnet\"\npoll_interval = \"50ms\"")
+        .start();
+    gateway.wait_for_metrics("a client", |metrics| {
+        metrics.sum("ringway_endpoint_client_info", &["endpoint=\"b\"", "client=\"geth\""]) == 1
+    });
+    let told = explain(&gateway, r#"{"method":"trace_block","params":["latest"]}"#);
+    assert_eq!(reasons(&told), ["a: capability", "b: capability"]);
+    let known = |told: &Value, at: usize| told["targets"][at].get("client_known").cloned();
+    assert_eq!((known(&told, 0), known(&told, 1)), (Some(json!(false)), None));
+    // What no client at all has need not be waited for.
+    for call in [r#"{"method":"acme_thing"}"#, r#"{"method":"debug_traceBlock","params":["0x"]}"#] {
+        let told = explain(&gateway, call);
+        assert_eq!((told["targets"][0]["reason"].as_str(), known(&told, 0)), (Some("capability"), None), "{call}");
+    }
+    // By a URL, and without a file.
+    let run = command(&["--admin", &format!("http://{}/", gateway.admin), "eth", "trace_block", "[\"latest\"]"]);
+    let table = String::from_utf8(run.stdout).unwrap();
+    let ends = |end: &str| table.lines().any(|line| line.ends_with(end));
+    assert!(table.contains("left out, client not known yet: until then"), "{table}");
+    assert!(ends("left out, capability: its software lacks the method"), "{table}");
+}
+
+#[test]
 fn what_is_not_understood_is_told_with_what_would_be_right() {
     let upstream = Upstream::answering("1");
     let gateway = Setup::of(&[&upstream]).another("other", "[\"a\"]", "").start();
     for (body, status, says) in [
-        ("", 400, "send {\"gateway\""),
+        ("", 400, "the body is empty: send {\"gateway\": \"eth\", \"call\": {\"method\": \"eth_getBlockByNumber\""),
+        (" \n", 400, "the body is empty: send {"),
+        ("{}", 400, "missing field `gateway` at line 1 column 2: send {\"gateway\": \"eth\""),
         ("[]", 400, "missing field `gateway`"),
         ("{\"gateway\":\"eth\"}", 400, "missing field `call`"),
         ("{\"gateway\":\"eth\",\"call\":{\"method\":\"a\"},\"x\":1}", 400, "unknown field `x`"),
@@ -355,6 +385,9 @@ fn only_who_may_read_is_told() {
     let status = |headers: &[&str]| bare.admin_post("/v1/explain", headers, body).status;
     assert_eq!(status(&["Host: localhost", json]), 200);
     assert_eq!(status(&["Host: localhost", "Content-Type: text/plain"]), 415);
+    let nothing = bare.admin_post("/v1/explain", &["Host: localhost"], "");
+    assert!(nothing.status == 400 && nothing.body.contains("the body is empty"), "who sends nothing: {nothing:?}");
+    assert_eq!(bare.admin_post("/v1/explain", &["Host: evil.example"], "").status, 403);
     assert_eq!(status(&["Host: localhost", json, "Origin: http://evil.example"]), 403);
     assert_eq!(status(&["Host: evil.example", json]), 403);
     assert_eq!(bare.admin_get("/v1/methods/unlisted", &["Host: evil.example"]).status, 403);
@@ -368,10 +401,16 @@ fn only_who_may_read_is_told() {
 
 /// `ringway explain` with these arguments.
 fn command(arguments: &[&str]) -> Output {
+    command_with(arguments, "")
+}
+
+/// The same, with this token in the environment.
+fn command_with(arguments: &[&str], token: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
     command
         .arg("explain")
         .args(arguments)
+        .env("RINGWAY_ADMIN_TOKEN", token)
         .env("TEST_TOKEN", "sesame-of-the-test")
         .env("TEST_OTHER", "wrong-of-the-test");
     let run = command.output().unwrap();
@@ -429,6 +468,11 @@ fn the_command_prints_a_table_or_what_to_do() {
         (&["--config", &elsewhere, "eth", "eth_call"], "is the gateway running"),
         (&["--config", &format!("{right}x"), "eth", "eth_call"], "right.tomlx: No such file"),
         (&["--admin", &gateway.listen.to_string(), "eth", "eth_call"], "says 404"),
+        (&["--admin", &admin, "eth", "eth_call"], "set it in RINGWAY_ADMIN_TOKEN, or name the file"),
+        (&["--admin", "https://localhost:1", "eth", "eth_call"], "write http://"),
+        (&["--admin", "localhost", "eth", "eth_call"], "like 127.0.0.1:9545 or http://127.0.0.1:9545"),
+        (&["--config", &right, "eth", ""], "CALL is empty"),
+        (&["--config", &right, "eth", "-"], "CALL is empty"),
     ] {
         let run = command(arguments);
         let said = String::from_utf8_lossy(&run.stderr);
@@ -437,6 +481,12 @@ fn the_command_prints_a_table_or_what_to_do() {
             "{arguments:?}: {said}"
         );
     }
-    assert_eq!(command(&["eth", "eth_call"]).status.code(), Some(2), "no file and no address");
+    let without_file = |token| command_with(&["--admin", &admin, "eth", "eth_call"], token);
+    assert_eq!(without_file("sesame-of-the-test").status.code(), Some(0));
+    let said = without_file("wrong-of-the-test").stderr;
+    assert!(String::from_utf8_lossy(&said).contains("has another admin_token than RINGWAY_ADMIN_TOKEN says"));
+    let neither = command(&["eth", "eth_call"]);
+    assert_eq!(neither.status.code(), Some(2), "no file and no address");
+    assert!(String::from_utf8_lossy(&neither.stderr).contains("--config <FILE>|--admin <ADDR>"));
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -2,6 +2,7 @@
 
 use super::fleet::{Fleet, Plan, all_fallbacks, decisions, fallbacks};
 use super::fleet_node::{Answer, MAIN, Mood, TIP, hash};
+use serde_json::json;
 use std::collections::{HashMap, HashSet};
 
 /// What Prometheus asks of a page: each sample behind the head of its family, each family once, no series twice,
@@ -155,6 +156,29 @@ fn nodecore_184_the_head_goes_down_with_the_chain() {
     assert_eq!(metrics.sum("ringway_endpoint_standing", &["standing=\"fresh\""]), 2);
     let (path, answer) = fleet.ask("eth_getBlockByNumber", "[\"latest\",true]");
     assert!(path.len() == 1 && answer.body.contains(&hash(2, TIP - 2)), "{path}: {answer:?}");
+}
+
+/// The first line of the log with this text.
+fn line(fleet: &Fleet, text: &str) -> serde_json::Value {
+    let log = fleet.gateway.log();
+    log.lines().find(|line| line.contains(text)).map(|line| serde_json::from_str(line).unwrap()).unwrap_or_default()
+}
+
+#[test]
+fn the_log_says_how_far_behind_a_node_is_and_of_which_chain() {
+    let fleet = Plan::of(&["full geth", "full reth"]).network("max_lag = 2").start();
+    fleet.node('b').chain(|chain| chain.rollback(7));
+    fleet.gateway.wait_for_log("\"Tip: lags\"");
+    let told = line(&fleet, "\"Tip: lags\"");
+    let seen = ["endpoint", "network", "tip", "lag"].map(|key| &told[key]);
+    assert_eq!(seen, [&json!("b"), &json!("ethereum/mainnet"), &json!(TIP - 7), &json!(7)], "{told}");
+    let fresh = line(&fleet, "\"Tip: keeps up\"");
+    assert_eq!((&fresh["tip"], &fresh["lag"]), (&json!(TIP), &json!(0)), "{fresh}");
+    fleet.node('a').chain(|chain| chain.reorg(1, 2));
+    fleet.gateway.wait_for_log("\"Re-org\"");
+    let told = line(&fleet, "\"Re-org\"");
+    let seen = ["endpoint", "network", "depth", "number"].map(|key| &told[key]);
+    assert_eq!(seen, [&json!("a"), &json!("ethereum/mainnet"), &json!(1), &json!(TIP)], "{told}");
 }
 
 #[test]
