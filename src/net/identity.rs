@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 /// How often it is asked anew.
 const AGAIN_NS: Nanos = 300 * SECOND;
+/// How soon it is asked anew if it did not tell all, though it tells its blocks.
+const SOON_NS: Nanos = 2 * SECOND;
 /// Longest `web3_clientVersion` that is kept.
 const VERSION_MAX: usize = 256;
 
@@ -39,22 +41,24 @@ impl Identity {
     }
 }
 
-/// Asks again what is due. What can't be had is asked for at the next poll.
+/// Asks again what is due. What can't be had is asked for soon. Each question has the whole time of a poll: together
+/// with all others none would ever be answered by a node that is far away.
 pub async fn renew(was: Identity, calls: &OwnCalls<'_>, network: &Network) -> Identity {
     let snapshot = &calls.current().live.snapshot;
     let endpoint = &snapshot.endpoints[usize::from(calls.at().0)];
     let Some(tips) = calls.current().live.tips.endpoint(calls.at()).filter(|_| was.due_ns <= calls.now_ns()) else {
         return was;
     };
-    // A node that gives no answer is asked again soon; what was known of it stays.
-    let later = Identity { due_ns: 0, ..was };
+    // What was known of a node that gives no answer stays.
+    let later = Identity { due_ns: calls.now_ns() + SOON_NS, ..was };
     let mut now = Identity { due_ns: calls.now_ns() + AGAIN_NS, ..was };
     if let Some(expected) = network.chain_id {
         match calls.hear("eth_chainId", "[]", quantity).await {
             Some(Said::Result(Some(chain_id))) => now.mismatched = chain_id != expected,
             Some(Said::Result(None) | Said::Error) => now.mismatched = false,
-            None => return later,
+            Some(Said::Odd) | None => return later,
         }
+        calls.give_time();
     }
     if now.mismatched {
         return Identity { due_ns: 0, ..now };
@@ -71,13 +75,14 @@ pub async fn renew(was: Identity, calls: &OwnCalls<'_>, network: &Network) -> Id
                 tips.set_version(Some(Arc::new(version)));
                 client
             }
-            Some(_) => {
+            Some(Said::Result(None) | Said::Error) => {
                 tips.set_version(None);
                 Client::Unknown
             }
-            None => return later,
+            Some(Said::Odd) | None => return later,
         },
     };
+    calls.give_time();
     let table = snapshot.methods.table(endpoint.protocol, Family::Evm);
     let closed = |modules: &[u8]| {
         let mut names = Vec::new();

@@ -180,7 +180,7 @@ impl Tracker {
         let identity = self.followed[slot].borrow().identity;
         let identity = identity::renew(identity, &calls, self.facts()).await;
         self.followed[slot].borrow_mut().identity = identity;
-        let heard = !identity.mismatched && self.read(&calls, slot).await;
+        let heard = !identity.mismatched && !calls.in_vain() && self.read(&calls, slot).await;
         if self.replaced.get() {
             return;
         }
@@ -204,6 +204,7 @@ impl Tracker {
 
     /// Reads the newest block, and what is missing below it. `false` = there was none to be had.
     async fn read(&self, calls: &OwnCalls<'_>, slot: usize) -> bool {
+        calls.give_time();
         let Some(newest) = read_block(calls, "\"latest\"").await else { return false };
         if self.chain.borrow_mut().heard(slot, &newest, ring::now()).is_err() {
             return false;

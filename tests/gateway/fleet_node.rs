@@ -4,7 +4,7 @@
 use super::harness::{Reply, Seen, Upstream};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The newest block at first.
 pub const TIP: u64 = 10_000;
@@ -128,6 +128,10 @@ pub struct State {
     pub history_from: u64,
     /// How it treats the gateway's own questions.
     pub polls: Mood,
+    /// How long it takes over each of them.
+    pub away: Duration,
+    /// The one of them that it never answers.
+    pub deaf_to: &'static str,
     /// How it treats callers' Calls.
     pub calls: Mood,
     /// By method.
@@ -169,6 +173,8 @@ impl Node {
             state_from: 0,
             history_from: 0,
             polls: Mood::Well,
+            away: Duration::ZERO,
+            deaf_to: "",
             calls: Mood::Well,
             answers: HashMap::new(),
             polled: vec![],
@@ -181,7 +187,14 @@ impl Node {
             if called {
                 journal.lock().unwrap().push(Reached { node: letter, method: method.to_owned() });
             }
+            if !called {
+                let away = shared.lock().unwrap().away;
+                std::thread::sleep(away);
+            }
             let mut state = shared.lock().unwrap();
+            if !called && state.deaf_to == method {
+                return Reply::hang();
+            }
             match if called { state.calls } else { state.polls } {
                 Mood::Well => {}
                 Mood::Broken => return Reply::json(500, "no"),

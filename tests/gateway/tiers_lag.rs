@@ -3,6 +3,7 @@
 use super::fleet::{Fleet, Plan, all_fallbacks, decisions, fallbacks};
 use super::fleet_node::{MAIN, Mood, TIP, hash};
 use super::harness::call_body;
+use std::time::Duration;
 
 const LATEST: &str = "[{},\"latest\"]";
 
@@ -292,4 +293,38 @@ fn a_reload_keeps_the_chain() {
     fleet.settle();
     let metrics = fleet.gateway.wait_for_metrics("the re-org", |metrics| metrics.sum("ringway_reorgs_total", &[]) > 0);
     assert_eq!(metrics.sum("ringway_reorg_depth_sum", &[]), 6, "as deep as it was, though most of it came before");
+}
+
+#[test]
+fn a_node_that_is_far_away_is_known_although_all_questions_together_take_longer_than_a_poll() {
+    let plan = Plan::of(&["minimal geth", "full reth"]);
+    // Four answers take 800 ms, and a poll has 500.
+    plan.nodes.iter().for_each(|node| node.set(|state| state.away = Duration::from_millis(200)));
+    let fleet = plan.start();
+    assert_eq!(fleet.path("eth_call", LATEST), "a");
+    let metrics = fleet.gateway.metrics();
+    for client in ["client=\"geth\"", "client=\"reth\""] {
+        assert_eq!(metrics.sum("ringway_endpoint_client_info", &[client]), 1, "{client}");
+    }
+    // It is gone for a while, and is asked all of it again.
+    fleet.node('a').set(|state| state.polls = Mood::Hangs);
+    fleet.wait_for('a', "unknown");
+    fleet.node('a').set(|state| state.polls = Mood::Well);
+    fleet.wait_for('a', "fresh");
+}
+
+#[test]
+fn a_question_that_is_never_answered_keeps_no_tip_back() {
+    for question in ["web3_clientVersion", "rpc_modules"] {
+        let plan = Plan::of(&["minimal geth", "full reth"]);
+        plan.nodes[0].set(|state| state.deaf_to = question);
+        let fleet = plan.start();
+        // Not only once: later polls ask for its blocks alone.
+        let polls = || fleet.node('a').set(|state| state.polled.len());
+        let before = polls();
+        fleet.gateway.wait_for_metrics("more polls", |_| polls() >= before + 5);
+        fleet.wait_for('a', "fresh");
+        let asked = fleet.node('a').upstream.count_with(question);
+        assert!(asked <= 3, "{question}: asked {asked} times");
+    }
 }
