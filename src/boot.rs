@@ -199,10 +199,14 @@ impl Running {
 pub fn serve(path: &str) -> Result<u8, Failure> {
     let resolved = read(path)?;
     let (lines, faulty) = report(path, &resolved);
-    lines.iter().for_each(|line| eprintln!("{line}"));
-    let Some(snapshot) = resolved.snapshot.filter(|_| !faulty) else { return Ok(1) };
+    let Some(snapshot) = resolved.snapshot.filter(|_| !faulty) else {
+        // There is no log yet: how it shall look stands in the file.
+        lines.iter().for_each(|line| eprintln!("{line}"));
+        return Ok(1);
+    };
     let server = snapshot.server.clone();
     log::start(server.log_format, server.log_level);
+    lines.iter().for_each(|line| tracing::warn!("{line}"));
     let signals = Signals::install()?.with_reload()?;
     let running = start(snapshot)?;
     announce(&running, server.driver);

@@ -56,6 +56,7 @@ mod gateway {
     mod tiers_methods;
     mod tiers_needs;
     mod tiers_seen;
+    mod tiers_told;
     mod tls_hostile;
     mod tls_upstream;
     mod tron;

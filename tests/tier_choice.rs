@@ -140,10 +140,11 @@ fn rules(route: &Route, fleet: &Fleet, need: &Requirement) -> Vec<Rule> {
         .map(|at| {
             let (held, seen) = (route.held[at], fleet.seen[at]);
             Rule {
-                never: route.eligible >> at & 1 == 0 || seen.mismatched || matches!(seen.has, Has::No | Has::NotKnown),
-                holds: need.floor.is_none_or(|floor| held.tier >= floor)
-                    && (!need.state || reaches(held.state_blocks))
-                    && (!need.history || reaches(held.history_blocks)),
+                never: route.eligible >> at & 1 == 0
+                    || seen.mismatched
+                    || matches!(seen.has, Has::No | Has::NotKnown)
+                    || need.floor.is_some_and(|floor| held.tier < floor),
+                holds: (!need.state || reaches(held.state_blocks)) && (!need.history || reaches(held.history_blocks)),
                 has_block: seen.standing == Standing::Unknown || seen.tip >= need.height,
                 tier: held.tier,
                 standing: seen.standing,

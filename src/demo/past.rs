@@ -152,7 +152,7 @@ mod tests {
         for (code, message) in
             [past(0).has_state(1), past(1).has_state(1), past(0).has_history(1)].map(Result::unwrap_err)
         {
-            assert_eq!(judge(i64::from(code), &message, false), Some(Lack::State), "{message}");
+            assert_eq!(judge(i64::from(code), &message, false, "eth_getBalance"), Some(Lack::State), "{message}");
         }
         assert!(past(0).has_state(1).unwrap_err().1.starts_with("missing trie node "));
     }

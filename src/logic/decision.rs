@@ -72,7 +72,8 @@ pub struct Part {
 pub struct Decision {
     /// By target, in the Route's order.
     pub parts: Vec<Part>,
-    /// The cheapest tier that meets the Requirement; `None` where the Route is not tiered, or none does.
+    /// The cheapest tier that meets the Requirement, or else the one that the configuration sets; `None` where the Route is
+    /// not tiered, or there is neither.
     pub tier: Option<Tier>,
     /// What the caller would be told because nobody can be asked.
     pub refused: Option<Fault>,
@@ -116,7 +117,7 @@ pub fn decide<W: World>(
     let mut tier = None;
     if route.strategy == Strategy::Tiered {
         let slate = Slate::new(route, &need, world, now_ns);
-        tier = slate.preferred(route);
+        tier = slate.preferred(route).or(need.floor.filter(|floor| *floor > Tier::Minimal));
         for (at, part) in parts.iter_mut().enumerate() {
             let why = || match part.order {
                 Some(_) => slate.put_back(at).map(stands_back),

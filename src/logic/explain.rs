@@ -1,5 +1,6 @@
 //! What is told about one decision, on request: the trail of a Call's attempts.
 
+use super::failover::{Finish, Put};
 use super::snapshot::{ATTEMPTS_MAX, EndpointIx, RouteIx};
 use super::tiers::Cause;
 use super::units::Nanos;
@@ -38,6 +39,10 @@ impl Step {
 pub struct Trail {
     /// Its Route, if it reached one.
     pub route: Option<RouteIx>,
+    /// Whose answer is kept for the case that no better one comes.
+    kept: Option<EndpointIx>,
+    /// That one was delivered.
+    is_kept: bool,
     steps: [Option<Step>; ATTEMPTS_MAX as usize],
     length: usize,
 }
@@ -49,6 +54,27 @@ impl Trail {
             *free = Some(step);
             self.length += 1;
         }
+    }
+
+    /// The answer of the last attempt was put there.
+    pub fn put(&mut self, put: Put) {
+        if put == Put::Kept {
+            self.kept = self.last();
+        }
+    }
+
+    /// The Call is over.
+    pub fn ended(&mut self, finish: Finish) {
+        self.is_kept = finish == Finish::Kept;
+    }
+
+    /// Whose answer was delivered; of a Call without one: who was asked last.
+    pub fn endpoint(&self) -> Option<EndpointIx> {
+        self.kept.filter(|_| self.is_kept).or(self.last())
+    }
+
+    fn last(&self) -> Option<EndpointIx> {
+        self.steps().last().map(|step| step.endpoint)
     }
 
     /// The attempts.
@@ -78,6 +104,20 @@ mod tests {
         let whole = trail;
         trail.push(step(99));
         assert_eq!(trail, whole, "one that can't be leaves the others as they are");
+    }
+
+    #[test]
+    fn whose_answer_was_delivered_is_who_answered_last_or_whose_was_kept() {
+        let mut trail = Trail::default();
+        trail.ended(Finish::Kept);
+        assert_eq!(trail.endpoint(), None);
+        for (endpoint, put) in [(3, Put::Away), (4, Put::Kept), (5, Put::Away)] {
+            trail.push(step(endpoint));
+            trail.put(put);
+        }
+        assert_eq!(trail.endpoint(), Some(EndpointIx(4)));
+        trail.ended(Finish::Reply);
+        assert_eq!(trail.endpoint(), Some(EndpointIx(5)));
     }
 
     #[test]

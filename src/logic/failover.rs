@@ -228,7 +228,8 @@ impl CallMachine {
     /// Which tier served the Call that ended so; `None` where no tier did.
     pub fn served(&self, finish: Finish) -> Option<Served> {
         match finish {
-            Finish::Reply => self.course?.served(false),
+            // Whoever is asked last settles what became of a transaction.
+            Finish::Reply | Finish::Taken => self.course?.served(false),
             Finish::Kept => self.course?.served(true),
             _ => None,
         }
@@ -237,6 +238,11 @@ impl CallMachine {
     /// Where the answer belongs that the machine was just told of.
     pub fn put(&self) -> Put {
         self.put
+    }
+
+    /// Whether the answer that the machine was just told of goes to the caller.
+    pub fn delivers(&self) -> bool {
+        self.step == Step::Done(Finish::Reply)
     }
 
     /// Attempts that were started.

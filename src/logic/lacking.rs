@@ -27,27 +27,32 @@ const STATE: [&str; 13] = [
 const PRUNED_HISTORY: i64 = 4444;
 /// Method not found.
 const NO_METHOD: i64 = -32601;
+/// Nethermind's code of a Call that failed while it ran: what the contract says.
+const VM_ERROR: i64 = -32015;
 /// Longest text that is looked at: a node says such things briefly, and a revert may carry a caller's own words.
 const TEXT_MAX: usize = 512;
 
 /// What an error to a stateless query lacks; `None` = it is an answer. `by_hash`: it asked for what a hash names, so
-/// that a node that found nothing may have dropped it.
-pub fn judge(code: i64, message: &str, by_hash: bool) -> Option<Lack> {
+/// that a node that found nothing may have dropped it. `method`: its name.
+pub fn judge(code: i64, message: &str, by_hash: bool, method: &str) -> Option<Lack> {
     if code == NO_METHOD {
         return Some(Lack::Method);
     }
     // A revert's reason is the contract's, and who refuses an argument repeats it: both may say anything.
-    if code == 3 || matches!(code, -32700 | -32602 | -32600) || says(message, "revert") {
+    if matches!(code, 3 | VM_ERROR | -32700 | -32602 | -32600) || says(message, "revert") {
         return None;
+    }
+    // By its name, or by nothing else: a contract may say that it lacks some method of its own, and who is believed to
+    // lack a method is passed over for a while.
+    let named = ["does not exist", "not found"].iter().any(|words| says(message, words))
+        && says(message, &format!("method {method}"));
+    if named || message.trim_end_matches('.').eq_ignore_ascii_case("method not found") {
+        return Some(Lack::Method);
     }
     if code == PRUNED_HISTORY || STATE.iter().any(|words| says(message, words)) {
         return Some(Lack::State);
     }
-    if by_hash && says(message, "not found") && !says(message, "method") {
-        return Some(Lack::Null);
-    }
-    let no_method = says(message, "the method ") && says(message, "does not exist");
-    (no_method || says(message, "method not found")).then_some(Lack::Method)
+    (by_hash && says(message, "not found") && !says(message, "method")).then_some(Lack::Null)
 }
 
 fn says(message: &str, words: &str) -> bool {
@@ -75,30 +80,32 @@ mod tests {
             (4444, "pruned history unavailable"),
             (4444, ""),
         ] {
-            assert_eq!(judge(code, message, true), Some(Lack::State), "{message}");
+            assert_eq!(judge(code, message, true, "trace_block"), Some(Lack::State), "{message}");
         }
     }
 
     #[test]
     fn and_that_they_lack_the_method() {
         for (code, message) in [
-            (-32601, "the method ots_getApiLevel does not exist/is not available"),
+            (-32601, "the method trace_block does not exist/is not available"),
             (-32601, ""),
             (-32000, "Method not found"),
+            (-32000, "Method not found."),
+            (-32004, "Method trace_block not found"),
             (-32000, "the method trace_block does not exist/is not available"),
         ] {
-            assert_eq!(judge(code, message, true), Some(Lack::Method), "{message}");
+            assert_eq!(judge(code, message, true, "trace_block"), Some(Lack::Method), "{message}");
         }
     }
 
     #[test]
     fn what_a_hash_names_and_a_node_does_not_find_may_be_found_in_a_longer_past() {
         for message in ["transaction not found", "transaction 0xab not found", "Block not found"] {
-            let lack = judge(-32000, message, true);
+            let lack = judge(-32000, message, true, "eth_getTransactionByHash");
             assert!(matches!(lack, Some(Lack::Null | Lack::State)), "{message}: {lack:?}");
         }
-        assert_eq!(judge(-32000, "transaction not found", false), None);
-        assert_eq!(judge(3, "execution reverted: not found", true), None);
+        assert_eq!(judge(-32000, "transaction not found", false, "eth_call"), None);
+        assert_eq!(judge(3, "execution reverted: not found", true, "eth_call"), None);
     }
 
     #[test]
@@ -110,12 +117,16 @@ mod tests {
             (-32000, "insufficient funds for gas * price + value"),
             (-32602, "invalid argument 0: json: cannot unmarshal"),
             (-32602, "invalid argument 0: unknown variant `missing trie node`"),
+            (-32000, "Method not found: transfer()"),
+            (-32000, "the method transfer does not exist"),
+            (-32015, "method not found"),
+            (-32015, "VM execution error: state not available"),
             (-32005, "query returned more than 10000 results"),
             (-32000, "nonce too low"),
             (-32000, ""),
             (-32000, &long),
         ] {
-            assert_eq!(judge(code, message, false), None, "{message}");
+            assert_eq!(judge(code, message, false, "eth_call"), None, "{message}");
         }
     }
 }

@@ -7,7 +7,8 @@
 //! 4. those whose tip is unknown; and last those that said of late that they lack the method.
 //!
 //! What nobody has is asked of everybody: where no target holds the depth, or none has the height, that rule is
-//! left out, and the node's own words go to the caller. An Endpoint on a fork is never asked.
+//! left out, and the node's own words go to the caller. Not so the lowest tier that the configuration sets for a method:
+//! it is nobody's word but the operator's. An Endpoint on a fork is never asked.
 
 use super::block::{Asked, BlockRef};
 use super::chain::Standing;
@@ -124,7 +125,8 @@ impl Requirement {
         let Some(asked) = asked else { return none };
         let below = |block: BlockRef| match (block, best) {
             // Some node may read it, as a number of old: one with a bounded past would then find nothing.
-            (BlockRef::Earliest | BlockRef::Unreadable, _) => u64::MAX,
+            (BlockRef::Unreadable, _) | (BlockRef::Earliest, None) => u64::MAX,
+            (BlockRef::Earliest, Some(best)) => best,
             (BlockRef::Number(number), Some(best)) => best.saturating_sub(number),
             (BlockRef::Safe | BlockRef::Finalized, _) => finality_depth,
             _ => 0,
@@ -141,9 +143,7 @@ impl Requirement {
 
     fn is_met_by(&self, held: &Held) -> bool {
         let reaches = |blocks: u64| blocks == u64::MAX || self.depth < blocks;
-        Some(held.tier) >= self.floor
-            && (!self.state || reaches(held.state_blocks))
-            && (!self.history || reaches(held.history_blocks))
+        (!self.state || reaches(held.state_blocks)) && (!self.history || reaches(held.history_blocks))
     }
 }
 
@@ -214,6 +214,8 @@ pub struct Slate {
     incapable: u128,
     /// Of these, nobody knows yet what they run.
     unasked: u128,
+    /// Of a tier that the configuration keeps from the method.
+    cheap: u128,
     shallow: u128,
     low: u128,
     fork: u128,
@@ -279,7 +281,11 @@ impl Slate {
                 Has::No => slate.incapable |= bit,
                 Has::NotKnown => (slate.incapable, slate.unasked) = (slate.incapable | bit, slate.unasked | bit),
             }
-            if !route.held.get(at).is_some_and(|held| need.is_met_by(held)) {
+            let held = route.held.get(at);
+            if held.map(|held| held.tier) < need.floor {
+                slate.cheap |= bit;
+            }
+            if !held.is_some_and(|held| need.is_met_by(held)) {
                 slate.shallow |= bit;
             }
             match seen.standing {
@@ -298,7 +304,7 @@ impl Slate {
 
     /// What nobody has is asked of everybody.
     fn settle(&mut self, eligible: u128) {
-        let capable = eligible & !self.mismatched & !self.incapable;
+        let capable = eligible & !self.mismatched & !self.incapable & !self.cheap;
         if capable & !self.shallow == 0 {
             self.shallow = 0;
         }
@@ -333,7 +339,7 @@ impl Slate {
         let reasons = [
             (self.mismatched, Dropped::Mismatch),
             (self.incapable, Dropped::Capability),
-            (self.shallow, Dropped::Tier),
+            (self.cheap | self.shallow, Dropped::Tier),
             (self.low, Dropped::Height),
             (self.fork, Dropped::Fork),
         ];

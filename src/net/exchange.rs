@@ -8,6 +8,7 @@ use crate::logic::fault::{Fault, Outcome, Reason};
 use crate::logic::methods::{Family, MethodId};
 use crate::logic::routing::{self, Plan};
 use crate::logic::snapshot::{Endpoint, EndpointIx, Gateway, GatewayIx, Route};
+use crate::logic::tiers::Cause;
 use crate::logic::tron_http::{ApiCall, may_be_empty};
 use crate::logic::units::Nanos;
 use crate::logic::verdict::{self, Body, CircuitNote, Response, Verdict};
@@ -226,7 +227,7 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
             Action::AskAgain { endpoint, until_ns } => {
                 // Boxed: as above.
                 now_ns = Box::pin(tiered::ask_again(*context, route, endpoint, until_ns)).await;
-                held.asked_again(shard, &mut machine, tiered.as_ref());
+                held.asked_again(*context, &mut machine, tiered.as_ref());
             }
             Action::Attempt { endpoint, until_ns, probe } => {
                 let permit = match board.begin(endpoint, probe, now_ns, until_ns + PERMIT_SLACK_NS) {
@@ -252,11 +253,13 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
                 }
                 board.note(endpoint, shard.index, note, permit, now_ns, shard.random());
                 let objection = tiered.as_ref().and_then(|tiered| objection(tiered, endpoint, verdict, &received));
-                count(*context, endpoint, verdict, objection, now_ns.saturating_sub(begun_ns));
                 let plain = || held.event(&machine, gateway.family, verdict, &received);
-                machine.feed(objection.unwrap_or_else(plain));
+                let event = objection.unwrap_or_else(plain);
+                machine.feed(event);
                 held.christen(&mut machine, gateway.family, ask);
-                held.put(shard, machine.put(), received);
+                let objection = event.objection().filter(|_| !machine.delivers());
+                count(*context, endpoint, verdict, objection, now_ns.saturating_sub(begun_ns));
+                held.put(*context, machine.put(), received);
             }
         }
     };
@@ -264,7 +267,7 @@ async fn run(context: &Context<'_>, gateway: &Gateway, plan: Plan, ask: Ask<'_>)
         let rows = &live.counters.routes[usize::from(context.gateway.0)];
         tiered::count(&rows[usize::from(plan.route.0)][shard.index], plan, &machine, finish);
     }
-    (held.told(shard, ask, finish, machine.attempts()), now_ns)
+    (held.told(*context, ask, finish, machine.attempts()), now_ns)
 }
 
 /// What a Call holds between its attempts.
@@ -280,7 +283,11 @@ struct Held {
 
 impl Held {
     /// Puts an answer where the machine wants it.
-    fn put(&mut self, shard: &Shard, put: Put, received: Option<Received>) {
+    fn put(&mut self, context: Context<'_>, put: Put, received: Option<Received>) {
+        let shard = context.shard;
+        if let Some(trail) = context.trail {
+            trail.borrow_mut().put(put);
+        }
         match put {
             Put::Reply => self.reply = received,
             Put::Kept => recycle(shard, std::mem::replace(&mut self.kept, received)),
@@ -289,12 +296,12 @@ impl Held {
     }
 
     /// Tells the machine whether the chain, polled again, agrees with the answer.
-    fn asked_again(&mut self, shard: &Shard, machine: &mut CallMachine, tiered: Option<&Tiered<'_>>) {
+    fn asked_again(&mut self, context: Context<'_>, machine: &mut CallMachine, tiered: Option<&Tiered<'_>>) {
         let agrees = !tiered.is_some_and(|tiered| contradicts(tiered, &self.reply));
         machine.feed(Event::Agrees(agrees));
         if !agrees {
             let reply = self.reply.take();
-            self.put(shard, machine.put(), reply);
+            self.put(context, machine.put(), reply);
         }
     }
 
@@ -328,7 +335,11 @@ impl Held {
     }
 
     /// What the caller gets.
-    fn told(mut self, shard: &Shard, ask: Ask<'_>, finish: Finish, attempts: u8) -> Answer {
+    fn told(mut self, context: Context<'_>, ask: Ask<'_>, finish: Finish, attempts: u8) -> Answer {
+        let shard = context.shard;
+        if let Some(trail) = context.trail {
+            trail.borrow_mut().ended(finish);
+        }
         let answer = match finish {
             Finish::Reply => deliver(self.reply.take()),
             Finish::Kept => deliver(self.kept.take()),
@@ -488,7 +499,7 @@ fn tells_of(endpoint: &Endpoint, body: &[u8]) -> bool {
 }
 
 /// Counts an attempt, for people and for the caller that wants to know.
-fn count(context: Context<'_>, endpoint: EndpointIx, verdict: Verdict, objection: Option<Event>, took_ns: Nanos) {
+fn count(context: Context<'_>, endpoint: EndpointIx, verdict: Verdict, objection: Option<Cause>, took_ns: Nanos) {
     let cells = context.shard.endpoint_cells(&context.current.live, usize::from(endpoint.0));
     match verdict {
         Verdict::Final => cells.answered(took_ns),
@@ -496,7 +507,6 @@ fn count(context: Context<'_>, endpoint: EndpointIx, verdict: Verdict, objection
         Verdict::NoRoom => cells.failed(Reason::NoRoom, took_ns),
         Verdict::Failed(failure) => cells.failed(failure.reason, took_ns),
     }
-    let objection = objection.and_then(Event::objection);
     if let Some(cause) = objection {
         cells.objected(cause);
     }

@@ -79,8 +79,8 @@ pub fn explanation(snapshot: &Snapshot, gateway: GatewayIx, trail: &Trail, sourc
     if let Some(route) = trail.route {
         line("Ringway-Route", &snapshot.gateways[usize::from(gateway.0)].routes[usize::from(route.0)].id);
     }
-    if let Some(last) = trail.steps().last() {
-        line("Ringway-Endpoint", id(last.endpoint));
+    if let Some(endpoint) = trail.endpoint() {
+        line("Ringway-Endpoint", id(endpoint));
     }
     line("Ringway-Attempts", &trail.steps().count().to_string());
     let told = trail.steps().map(|step| {

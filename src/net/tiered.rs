@@ -30,6 +30,7 @@ pub struct Tiered<'a> {
     need: Requirement,
     /// Its row in the table, if it has one.
     method: Option<MethodId>,
+    name: &'a str,
     tips: &'a TipBoard,
     chain: Option<&'a NetworkTips>,
     /// Its answers are compared with the chain: it names no block or transaction by hash, and the result shows one.
@@ -42,7 +43,7 @@ pub struct Tiered<'a> {
 
 impl<'a> Tiered<'a> {
     /// What the Call needs; `None` where its Route is not tiered.
-    pub fn new(outlook: &Outlook<'a>, route: &Route, class: Class, ask: Ask<'_>) -> Option<Tiered<'a>> {
+    pub fn new(outlook: &Outlook<'a>, route: &Route, class: Class, ask: Ask<'a>) -> Option<Tiered<'a>> {
         let Ask::JsonRpc(call) = ask else { return None };
         if route.strategy != Strategy::Tiered {
             return None;
@@ -56,7 +57,8 @@ impl<'a> Tiered<'a> {
         let replayable = class.ends_with_caller() && !call.is_notification();
         let shows = row.filter(|_| replayable && !named).map_or(Shows::Nothing, |row| row.shows);
         let logs = matches!(outlook.reads(), Reads::Logs(_));
-        Some(Tiered { need, method: outlook.listed(), tips: outlook.tips(), chain, shows, logs, replayable })
+        let (method, name) = (outlook.listed(), &*call.method);
+        Some(Tiered { need, method, name, tips: outlook.tips(), chain, shows, logs, replayable })
     }
 
     /// What the Call needs of an Endpoint.
@@ -71,7 +73,7 @@ impl<'a> Tiered<'a> {
         }
         match checked {
             Checked::Error { code, value } => {
-                let lack = error(*code, &body[value.clone()], self.need.by_hash)?;
+                let lack = self.lacks(*code, &body[value.clone()])?;
                 // Remembered for a method of the table: of all others together nothing can be said.
                 if let (Lack::Method, Some(method), Some(tips)) = (lack, self.method, self.tips.endpoint(at)) {
                     tips.learn(method, ring::now());
@@ -89,6 +91,17 @@ impl<'a> Tiered<'a> {
         }
     }
 
+    /// What an error object lacks.
+    fn lacks(&self, code: i64, error: &[u8]) -> Option<Lack> {
+        #[derive(serde::Deserialize)]
+        struct Error<'a> {
+            #[serde(borrow, default)]
+            message: std::borrow::Cow<'a, str>,
+        }
+        let message = serde_json::from_slice::<Error<'_>>(error).map(|error| error.message).unwrap_or_default();
+        lacking::judge(code, &message, self.need.by_hash, self.name)
+    }
+
     /// A list without elements is what a block without transactions has; of logs it says as little as `null`.
     fn finds_nothing(&self, result: &[u8]) -> bool {
         is_empty(result) && (self.logs || result.trim_ascii() == b"null")
@@ -104,17 +117,6 @@ impl<'a> Tiered<'a> {
         });
         against
     }
-}
-
-/// What an error object lacks.
-fn error(code: i64, error: &[u8], by_hash: bool) -> Option<Lack> {
-    #[derive(serde::Deserialize)]
-    struct Error<'a> {
-        #[serde(borrow, default)]
-        message: std::borrow::Cow<'a, str>,
-    }
-    let message = serde_json::from_slice::<Error<'_>>(error).map(|error| error.message).unwrap_or_default();
-    lacking::judge(code, &message, by_hash)
 }
 
 /// Has the Endpoint and the best one polled at once, and waits for it, but not for ever. So are those that are on a fork

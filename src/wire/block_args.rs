@@ -5,7 +5,7 @@
 use super::hex::Hex;
 use super::json::skip_whitespace;
 use super::json_text::says;
-use super::params::{Elements, members, string};
+use super::params::{Elements, arguments, string};
 use crate::logic::block::{Asked, BlockRef};
 use crate::logic::facts::{Reads, UNREADABLE};
 
@@ -108,7 +108,7 @@ impl<'a> Args<'a> {
 
     fn bundle(&self) -> BlockRef {
         match self.at(0) {
-            Arg::Value(value @ [b'{', ..]) => match members(value, [b"stateBlockNumber"]) {
+            Arg::Value(value @ [b'{', ..]) => match arguments(value, [b"stateBlockNumber"]) {
                 Some([Some(value)]) => flat_block(value),
                 Some([None]) => BlockRef::Latest,
                 None => BlockRef::Unreadable,
@@ -125,7 +125,7 @@ impl<'a> Args<'a> {
             Arg::Value(value) => value,
             Arg::Broken => return UNREADABLE,
         };
-        let Some([from_block, to_block, hash]) = members(value, [b"fromBlock", b"toBlock", b"blockHash"]) else {
+        let Some([from_block, to_block, hash]) = arguments(value, [b"fromBlock", b"toBlock", b"blockHash"]) else {
             return UNREADABLE;
         };
         match hash.filter(|hash| *hash != b"null") {
@@ -174,7 +174,7 @@ fn in_object(value: &[u8], inner: fn(&[u8]) -> BlockRef) -> BlockRef {
     if value.first() != Some(&b'{') {
         return scalar_block(value);
     }
-    let Some(found) = members(value, [b"blockNumber", b"blockHash"]) else { return BlockRef::Unreadable };
+    let Some(found) = arguments(value, [b"blockNumber", b"blockHash"]) else { return BlockRef::Unreadable };
     match found.map(|value| value.filter(|value| *value != b"null")) {
         [None, None] => BlockRef::Latest,
         [Some(number), None] => inner(number),

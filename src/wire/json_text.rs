@@ -65,6 +65,23 @@ pub fn says(raw: &[u8], text: &[u8]) -> bool {
     raw == text || (memchr(b'\\', raw).is_some() && CodePoints::new(raw).eq(text.iter().map(|&byte| u32::from(byte))))
 }
 
+/// Whether the string with the bytes `raw` between its quotes says `text` (ASCII) to a reader that folds case: Go's
+/// `encoding/json` finds members so, where others compare them.
+pub fn folds_to(raw: &[u8], text: &[u8]) -> bool {
+    CodePoints::new(raw).map(fold).eq(text.iter().map(|&byte| fold(u32::from(byte))))
+}
+
+/// Unicode's simple case folding, as far as it reaches ASCII: besides the capitals that are the long s and the Kelvin
+/// sign.
+fn fold(code: u32) -> u32 {
+    match char::from_u32(code) {
+        Some('A'..='Z') => code | 0x20,
+        Some('\u{17f}') => u32::from(b's'),
+        Some('\u{212a}') => u32::from(b'k'),
+        _ => code,
+    }
+}
+
 /// Whether `text` (ASCII) occurs in the string with the bytes `raw` between its quotes.
 pub fn contains(raw: &[u8], text: &[u8]) -> bool {
     let mut rest = CodePoints::new(raw);

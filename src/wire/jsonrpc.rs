@@ -7,7 +7,7 @@ pub use super::jsonrpc_write::{answer_prefix_len, request_len, write_answer_pref
 
 use super::http1_lines::short_text;
 use super::json::{self, JsonError};
-use super::json_text::{self, CodePoints};
+use super::json_text::{self, folds_to};
 use super::jsonrpc_members::Members;
 use crate::logic::call::{Call, Id};
 use crate::logic::fault::{Fault, Invalid};
@@ -204,19 +204,7 @@ impl Name {
 fn folds_to_envelope_name(raw: &[u8]) -> bool {
     // The longest spelling is `jsonrpc` with seven escapes of six bytes.
     (2..=42).contains(&raw.len())
-        && ["method", "id", "params", "jsonrpc"]
-            .iter()
-            .any(|name| CodePoints::new(raw).map(fold).eq(name.bytes().map(u32::from)))
-}
-
-/// Unicode's simple case folding, as far as it reaches the letters of the four names: besides the ASCII
-/// capitals that is only the long s. (The Kelvin sign folds to k, which none of them has.)
-fn fold(code: u32) -> u32 {
-    match char::from_u32(code) {
-        Some('A'..='Z') => code | 0x20,
-        Some('\u{17f}') => u32::from(b's'),
-        _ => code,
-    }
+        && ["method", "id", "params", "jsonrpc"].iter().any(|name| folds_to(raw, name.as_bytes()))
 }
 
 /// The members found so far.

@@ -3,7 +3,7 @@
 //! For the few methods whose parameters Ringway reads. Nothing is built; what is not whole JSON is refused.
 
 use super::json::{JsonError, Members, expect_end, skip_value, skip_whitespace};
-use super::json_text::says;
+use super::json_text::{folds_to, says};
 
 /// Levels below the array or object itself; requests may nest no deeper.
 const DEPTH_MAX: usize = 127;
@@ -54,6 +54,20 @@ pub fn string(value: &[u8]) -> Option<&[u8]> {
 /// The values of the members called `names`, from a text that is one object. `None` if it is none, or if one
 /// of the names comes twice: readers differ on which one counts.
 pub fn members<'a, const N: usize>(text: &'a [u8], names: [&[u8]; N]) -> Option<[Option<&'a [u8]>; N]> {
+    find(text, names, |_, _| false)
+}
+
+/// The same of what goes to a node as it is: `None` also if a name is written in another case, since readers differ on
+/// whether it counts.
+pub fn arguments<'a, const N: usize>(text: &'a [u8], names: [&[u8]; N]) -> Option<[Option<&'a [u8]>; N]> {
+    find(text, names, folds_to)
+}
+
+fn find<'a, const N: usize>(
+    text: &'a [u8],
+    names: [&[u8]; N],
+    is_unsure: fn(&[u8], &[u8]) -> bool,
+) -> Option<[Option<&'a [u8]>; N]> {
     let start = skip_whitespace(text, 0);
     if text.get(start) != Some(&b'{') {
         return None;
@@ -64,8 +78,10 @@ pub fn members<'a, const N: usize>(text: &'a [u8], names: [&[u8]; N]) -> Option<
         let name = text.get(name)?;
         let value = text.get(members.skip(DEPTH_MAX).ok()?)?;
         for (wanted, found) in names.iter().zip(&mut found) {
-            if says(name, wanted) && found.replace(value).is_some() {
-                return None;
+            match says(name, wanted) {
+                true if found.replace(value).is_some() => return None,
+                false if is_unsure(name, wanted) => return None,
+                _ => {}
             }
         }
     }
@@ -124,6 +140,26 @@ mod tests {
             ["", "{}", "\"a\"", "[", "[1", "[,1]", "[1,]", "[1 2]", "[1]]", "[1] x", "[\"a]", "[1,,2]", "[1}", "null"]
         {
             assert_eq!(elements(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_in_another_case_makes_an_argument_unreadable() {
+        let names: [&[u8]; 2] = [b"fromBlock", b"blockHash"];
+        assert_eq!(arguments(br#"{"fromBlock":1,"from":2}"#, names), Some([Some(&b"1"[..]), None]));
+        let spellings = [
+            "fromblock",
+            "FROMBLOCK",
+            "\\u0046romBlock",
+            "froMbloc\u{212a}",
+            "BlockHash",
+            "blockHa\u{17f}h",
+            "fromBlocK",
+        ];
+        for spelling in spellings {
+            let text = format!(r#"{{"{spelling}":1,"x":2}}"#);
+            assert_eq!(arguments(text.as_bytes(), names), None, "{spelling}");
+            assert_eq!(members(text.as_bytes(), names), Some([None, None]), "{spelling}");
         }
     }
 
