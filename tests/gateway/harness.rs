@@ -302,7 +302,7 @@ impl Gateway {
             if done(&metrics) {
                 return metrics;
             }
-            assert!(Instant::now() < until, "waited in vain for {what}: {:#?}", metrics.told());
+            assert!(Instant::now() < until, "waited in vain for {what}: {:#?}\n{}", metrics.told(), self.log());
             std::thread::yield_now();
         }
     }
