@@ -219,7 +219,7 @@ fn an_old_read_goes_to_the_archive_and_to_nobody_else() {
 fn a_node_that_hangs_is_left_out_where_tips_count_and_replaced_where_they_do_not() {
     let mut demo = Demo::broken("geth-1=timeout");
     assert!(demo.text.contains("BROKEN: accepts requests and never answers, all the time"), "{}", demo.text);
-    demo.wait_for("geth-1: its tip is unknown, as polls bring no block: the others go first");
+    demo.wait_for("geth-1: its tip is unknown, as polls bring no block: tiers ask the others first");
     assert_eq!(demo.who_answers(NEWEST), "reth-1");
     let fallback = "{gateway=\"eth\",route=\"default\",from=\"minimal\",to=\"full\",reason=\"unknown_tip\"} 1";
     assert!(demo.metrics().contains(&format!("ringway_tier_fallbacks_total{fallback}")), "{}", demo.metrics());
@@ -260,9 +260,9 @@ fn a_node_that_fails_at_work_is_left_alone_and_comes_back() {
     let mut demo = Demo::start(&driver(), "50", &["--for", "60", "--fault", "geth-1=error@2-7"]);
     demo.wait_for("geth-1 answers HTTP 500 (--fault)");
     demo.wait_for("geth-1: 3 failures in a row, its Circuit opens");
-    demo.wait_for("geth-1: its tip is unknown, as polls bring no block: the others go first");
+    demo.wait_for("geth-1: its tip is unknown, as polls bring no block: tiers ask the others first");
     demo.wait_for("geth-1 is healthy again (--fault)");
-    demo.wait_for("geth-1: at the tip again: asked as before");
+    demo.wait_for("geth-1: at the tip again");
     demo.wait_for("geth-1: the probe was answered, its Circuit closes: back in service");
     let text = demo.interrupt();
     let total = text.split_once("Ended: ").expect("a total").1;
@@ -275,7 +275,7 @@ fn a_node_that_fails_at_work_is_left_alone_and_comes_back() {
 fn a_frozen_node_is_passed_over() {
     let mut demo = Demo::broken("geth-1=frozen");
     assert!(demo.text.contains("BROKEN: stands still: it sees no new blocks, all the time"), "{}", demo.text);
-    demo.wait_for("geth-1: lags, 2 blocks behind: the others go first");
+    demo.wait_for("geth-1: lags, 2 blocks behind: tiers ask the others first");
     assert_eq!(demo.who_answers(NEWEST), "reth-1");
     let fallback = "{gateway=\"eth\",route=\"default\",from=\"minimal\",to=\"full\",reason=\"lag\"} 1";
     assert!(demo.metrics().contains(&format!("ringway_tier_fallbacks_total{fallback}")), "{}", demo.metrics());
@@ -290,7 +290,7 @@ fn a_frozen_node_is_passed_over() {
 fn a_forked_node_is_not_asked_until_it_agrees_again() {
     let mut demo = Demo::start("epoll", "0", &["--for", "60", "--fault", "geth-1=fork@1-8"]);
     demo.wait_for("geth-1 goes its own way: other blocks than the others (--fault)");
-    demo.wait_for("re-org: 2 blocks were given up for others");
+    demo.wait_for("re-org: a node gave up 2 blocks for others");
     demo.wait_for("geth-1: on a fork, its blocks contradict the others': tiers leave it out");
     assert_eq!(demo.who_answers(NEWEST), "reth-1");
     let fallback = "{gateway=\"eth\",route=\"default\",from=\"minimal\",to=\"full\",reason=\"fork\"} 1";
@@ -298,7 +298,7 @@ fn a_forked_node_is_not_asked_until_it_agrees_again() {
     demo.wait_for(" on a fork ");
     demo.wait_for("geth-1 is healthy again (--fault)");
     demo.wait_for("re-org: ");
-    demo.wait_for("geth-1: at the tip again: asked as before");
+    demo.wait_for("geth-1: at the tip again");
     assert_eq!(demo.who_answers(NEWEST), "geth-1");
     let text = demo.interrupt();
     assert!(text.contains("2 Calls answered, 0 failed. Attempts: geth-1 1; reth-1 1; erigon-1 0."), "{text}");

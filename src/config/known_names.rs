@@ -12,7 +12,7 @@ use super::value::Text;
 use crate::logic::capability::namespace;
 use crate::logic::facts::{Client, client_of, name_in, names_of_clients};
 use crate::logic::methods::{Family, Methods, Table};
-use crate::logic::snapshot::Protocol;
+use crate::logic::snapshot::{Protocol, Tier};
 use std::collections::{BTreeSet, HashSet};
 
 /// So many near words are looked for: in a file with more unknown ones it would cost more than it helps.
@@ -42,6 +42,8 @@ pub(super) fn warn(
     }
     if !endpoints.unsure {
         own.unserved(&listed, faults);
+        let enabled = endpoints.valid.iter().filter(|endpoint| endpoint.enabled);
+        own.too_high(enabled.map(|endpoint| endpoint.tier).max(), faults);
     }
 }
 
@@ -89,6 +91,18 @@ impl<'t> Own<'t> {
 
     fn capabilities(&self) -> impl Iterator<Item = &str> {
         self.views.iter().filter_map(|(_, _, capability)| capability.as_deref())
+    }
+
+    /// Warns of tiers that no Endpoint has; `highest` is the highest one of all that are enabled.
+    fn too_high(&self, highest: Option<Tier>, faults: &mut Faults<'_>) {
+        for (view, ..) in &self.views {
+            let wanted = view.text("tier").and_then(|word| Tier::ALL.into_iter().find(|tier| tier.word() == word));
+            if wanted <= highest {
+                continue;
+            }
+            let text = "no enabled Endpoint has this tier or a higher one, so a tiered Route refuses the method; write a lower one here, or set the `tier` of an Endpoint";
+            faults.warn(view.at_of("tier"), view.path_of("tier"), text);
+        }
     }
 
     /// Warns of capabilities that no Endpoint has; `listed` is all that Endpoints list.
@@ -244,6 +258,17 @@ mod tests {
         // An Endpoint that could not be read may have it.
         let unread = with("acme").replace("[[endpoint]]", "[[endpont]]").replace('«', "");
         assert!(read(&unread).faults.iter().all(|fault| !fault.path.starts_with("method")));
+    }
+
+    #[test]
+    fn a_tier_that_no_enabled_endpoint_has_is_warned_of() {
+        let with = |tier: &str, keys: &str| typed(keys, &format!("{METHOD}tier = «\"{tier}\""));
+        let says = ["no enabled Endpoint has this tier", "set the `tier` of an Endpoint"];
+        warned(&with("archive", "enabled = true\ntier = \"full\""), "method[0].tier", &says);
+        for tier in ["full", "minimal"] {
+            silent(&with(tier, "enabled = true\ntier = \"full\"").replace('«', ""));
+        }
+        silent(&with("archive", "enabled = true\ntier = \"archive\"").replace('«', ""));
     }
 
     #[test]

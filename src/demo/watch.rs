@@ -116,7 +116,7 @@ impl Watch {
             let (count, blocks) = (sums.0.saturating_sub(self.reorgs.0), sums.1.saturating_sub(self.reorgs.1));
             if count > 0 {
                 let times = if count > 1 { format!("{count} re-orgs") } else { "re-org".into() };
-                lines.push(format!("{times}: {blocks} blocks were given up for others"));
+                lines.push(format!("{times}: a node gave up {blocks} blocks for others"));
                 self.reorgs = sums;
             }
         }
@@ -178,10 +178,10 @@ fn change(transition: Transition, limit: u32, wait_s: u64) -> Option<String> {
 /// The words for how a node's chain stands, and what follows from it on tiered Routes.
 fn stands(standing: Standing, lag: u64) -> String {
     match standing {
-        Standing::Fresh => "at the tip again: asked as before".into(),
-        Standing::Lagging => format!("lags, {lag} blocks behind: the others go first"),
+        Standing::Fresh => "at the tip again".into(),
+        Standing::Lagging => format!("lags, {lag} blocks behind: tiers ask the others first"),
         Standing::Fork => "on a fork, its blocks contradict the others': tiers leave it out".into(),
-        Standing::Unknown => "its tip is unknown, as polls bring no block: the others go first".into(),
+        Standing::Unknown => "its tip is unknown, as polls bring no block: tiers ask the others first".into(),
     }
 }
 
@@ -307,9 +307,9 @@ mod tests {
         live.counters.endpoints[2][0].answered(MS);
         assert!(watch.row(&live, SECOND, 1, 0)[2].ends_with("lags           on a fork      1"));
         tell(&live, 0, Standing::Fresh, 0);
-        assert_eq!(watch.chains(&live, SECOND), ["geth-1: at the tip again: asked as before"]);
+        assert_eq!(watch.chains(&live, SECOND), ["geth-1: at the tip again"]);
         let lines = watch.chains(&live, 11 * SECOND);
-        assert_eq!(lines.len(), 3, "no polls any more: {lines:?}");
+        assert_eq!(lines.len(), 2, "no polls any more, and who was on a fork is on it still: {lines:?}");
         assert!(lines.iter().all(|line| line.contains("tip is unknown")));
     }
 
@@ -318,10 +318,10 @@ mod tests {
         let (live, mut watch) = (live(), Watch::new());
         let chain = live.tips.network_of(EndpointIx(0)).unwrap();
         chain.reorganised(2);
-        assert_eq!(watch.chains(&live, SECOND), ["re-org: 2 blocks were given up for others"]);
+        assert_eq!(watch.chains(&live, SECOND), ["re-org: a node gave up 2 blocks for others"]);
         assert!(watch.chains(&live, SECOND).is_empty());
         chain.reorganised(1);
         chain.reorganised(3);
-        assert_eq!(watch.chains(&live, SECOND), ["2 re-orgs: 4 blocks were given up for others"]);
+        assert_eq!(watch.chains(&live, SECOND), ["2 re-orgs: a node gave up 4 blocks for others"]);
     }
 }

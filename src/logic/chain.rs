@@ -186,8 +186,9 @@ impl Chain {
         let tip = peer.branch.tip().filter(|_| self.is_known(at, now_ns));
         let good_until_ns = if peer.branch.tip().is_some() { self.good_until(peer) } else { 0 };
         let standing = match tip {
+            // Until it agrees: who is silent or slow on a fork is on it still.
+            _ if self.on_fork(at, peer) => Standing::Fork,
             None => Standing::Unknown,
-            Some(_) if self.on_fork(at, peer) => Standing::Fork,
             Some(_) if !self.counts(at, now_ns) => Standing::Unknown,
             Some(_) if peer.lag > self.rules.max_lag => Standing::Lagging,
             Some(_) => Standing::Fresh,

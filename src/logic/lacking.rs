@@ -32,6 +32,11 @@ const VM_ERROR: i64 = -32015;
 /// Longest text that is looked at: a node says such things briefly, and a revert may carry a caller's own words.
 const TEXT_MAX: usize = 512;
 
+/// Whether an error that lacks the method says so surely enough to be remembered: by its code, or by the method's name.
+pub fn is_sure(code: i64, message: &str, method: &str) -> bool {
+    code == NO_METHOD || names(message, method)
+}
+
 /// What an error to a stateless query lacks; `None` = it is an answer. `by_hash`: it asked for what a hash names, so
 /// that a node that found nothing may have dropped it. `method`: its name.
 pub fn judge(code: i64, message: &str, by_hash: bool, method: &str) -> Option<Lack> {
@@ -42,17 +47,19 @@ pub fn judge(code: i64, message: &str, by_hash: bool, method: &str) -> Option<La
     if matches!(code, 3 | VM_ERROR | -32700 | -32602 | -32600) || says(message, "revert") {
         return None;
     }
-    // By its name, or by nothing else: a contract may say that it lacks some method of its own, and who is believed to
-    // lack a method is passed over for a while.
-    let named = ["does not exist", "not found"].iter().any(|words| says(message, words))
-        && says(message, &format!("method {method}"));
-    if named || message.trim_end_matches('.').eq_ignore_ascii_case("method not found") {
+    // By its name, or in these words alone: a contract may say that it lacks some method of its own.
+    if names(message, method) || message.trim_end_matches('.').eq_ignore_ascii_case("method not found") {
         return Some(Lack::Method);
     }
     if code == PRUNED_HISTORY || STATE.iter().any(|words| says(message, words)) {
         return Some(Lack::State);
     }
     (by_hash && says(message, "not found") && !says(message, "method")).then_some(Lack::Null)
+}
+
+fn names(message: &str, method: &str) -> bool {
+    ["does not exist", "not found"].iter().any(|words| says(message, words))
+        && says(message, &format!("method {method}"))
 }
 
 fn says(message: &str, words: &str) -> bool {
@@ -95,6 +102,14 @@ mod tests {
             (-32000, "the method trace_block does not exist/is not available"),
         ] {
             assert_eq!(judge(code, message, true, "trace_block"), Some(Lack::Method), "{message}");
+        }
+    }
+
+    #[test]
+    fn only_the_code_or_the_name_is_remembered() {
+        assert!(is_sure(-32601, "", "eth_call") && is_sure(-32000, "the method eth_call does not exist", "eth_call"));
+        for message in ["Method not found", "Method not found: eth_callMe()", "the method transfer does not exist"] {
+            assert!(!is_sure(-32000, message, "eth_call"), "{message}");
         }
     }
 

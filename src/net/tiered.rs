@@ -21,6 +21,7 @@ use crate::shared::tip_board::{NetworkTips, TipBoard, Wish};
 use crate::wire::answer_blocks::{blocks, is_empty};
 use crate::wire::block_args::asked;
 use crate::wire::jsonrpc::Checked;
+use std::borrow::Cow;
 
 /// How often whoever waits for a poll looks for its end.
 const LOOK_NS: Nanos = 2 * MS;
@@ -73,9 +74,12 @@ impl<'a> Tiered<'a> {
         }
         match checked {
             Checked::Error { code, value } => {
-                let lack = self.lacks(*code, &body[value.clone()])?;
+                let message = message(&body[value.clone()]);
+                let lack = lacking::judge(*code, &message, self.need.by_hash, self.name)?;
                 // Remembered for a method of the table: of all others together nothing can be said.
-                if let (Lack::Method, Some(method), Some(tips)) = (lack, self.method, self.tips.endpoint(at)) {
+                if let (Lack::Method, Some(method), Some(tips)) = (lack, self.method, self.tips.endpoint(at))
+                    && lacking::is_sure(*code, &message, self.name)
+                {
                     tips.learn(method, ring::now());
                 }
                 Some(Event::Lacks(lack))
@@ -89,17 +93,6 @@ impl<'a> Tiered<'a> {
             }
             Checked::NodeBusy | Checked::Bad(_) => None,
         }
-    }
-
-    /// What an error object lacks.
-    fn lacks(&self, code: i64, error: &[u8]) -> Option<Lack> {
-        #[derive(serde::Deserialize)]
-        struct Error<'a> {
-            #[serde(borrow, default)]
-            message: std::borrow::Cow<'a, str>,
-        }
-        let message = serde_json::from_slice::<Error<'_>>(error).map(|error| error.message).unwrap_or_default();
-        lacking::judge(code, &message, self.need.by_hash, self.name)
     }
 
     /// A list without elements is what a block without transactions has; of logs it says as little as `null`.
@@ -117,6 +110,16 @@ impl<'a> Tiered<'a> {
         });
         against
     }
+}
+
+/// What an error object says.
+fn message(error: &[u8]) -> Cow<'_, str> {
+    #[derive(serde::Deserialize)]
+    struct Error<'a> {
+        #[serde(borrow, default)]
+        message: Cow<'a, str>,
+    }
+    serde_json::from_slice::<Error<'_>>(error).map(|error| error.message).unwrap_or_default()
 }
 
 /// Has the Endpoint and the best one polled at once, and waits for it, but not for ever. So are those that are on a fork

@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// A request takes no longer than this, however it drips.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest body that is read.
-const BODY_MAX: u64 = 64 << 10;
+pub(super) const BODY_MAX: u64 = 64 << 10;
 /// So long after its start a process is not ready while an Endpoint of a tiered Route was never polled.
 const KNOWN_WITHIN_NS: Nanos = 2 * SECOND;
 const LIMITS: HeadLimits = HeadLimits { bytes: 16 << 10, headers: 100 };

@@ -1,5 +1,6 @@
 //! Asks the admin port of a running gateway, for whoever sits at a command line.
 
+use super::admin::BODY_MAX;
 use crate::logic::snapshot::Secret;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -95,6 +96,12 @@ pub fn typed_call(call: &str, params: Option<&str>) -> Result<String, String> {
 pub fn explain(door: &Door<'_>, gateway: &str, call: &str) -> Result<String, String> {
     let Door { name: admin, token, source, .. } = door;
     let body = format!("{{\"gateway\":{},\"call\":{call}}}", serde_json::Value::from(gateway));
+    if body.len() as u64 > BODY_MAX {
+        return Err(format!(
+            "the Call is too long: the admin port reads at most {} KiB; a decision goes by its method and its block arguments, so leave out what is long",
+            BODY_MAX >> 10
+        ));
+    }
     let answer = post(door, "/v1/explain", &body).map_err(|error| {
         format!("no answer from the admin port {admin} ({error}); is the gateway running (`ringway serve --config FILE`), and is this its server.admin? `--admin ADDR` asks another one")
     })?;
@@ -244,6 +251,15 @@ mod tests {
         {
             assert_eq!(read(odd), None);
         }
+    }
+
+    #[test]
+    fn what_the_admin_port_would_not_read_is_not_sent() {
+        let door = Door { name: "127.0.0.1:1", at: &[], token: None, source: Source::File };
+        let call = |length| format!("\"{}\"", "x".repeat(length));
+        let told = explain(&door, "eth", &call(64 << 10)).unwrap_err();
+        assert!(told.contains("too long") && told.contains("64 KiB"), "{told}");
+        assert!(explain(&door, "eth", &call(63 << 10)).unwrap_err().contains("no answer"));
     }
 
     #[test]

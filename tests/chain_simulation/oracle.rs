@@ -20,13 +20,14 @@ pub struct Counts {
     pub frozen: u64,
     pub lagging: u64,
     pub unknown: u64,
+    pub forks_unheard: u64,
     pub reorgs: u64,
     pub reorgs_counted_exactly: u64,
     pub canonical_below_tip: u64,
 }
 
 impl Counts {
-    pub fn all(&self) -> [(&'static str, u64); 9] {
+    pub fn all(&self) -> [(&'static str, u64); 10] {
         [
             ("lies", self.lies),
             ("forks", self.forks),
@@ -34,6 +35,7 @@ impl Counts {
             ("frozen", self.frozen),
             ("lagging", self.lagging),
             ("unknown", self.unknown),
+            ("on a fork and unheard", self.forks_unheard),
             ("re-orgs", self.reorgs),
             ("counted exactly", self.reorgs_counted_exactly),
             ("canonical", self.canonical_below_tip),
@@ -48,6 +50,7 @@ impl Counts {
         self.frozen += other.frozen;
         self.lagging += other.lagging;
         self.unknown += other.unknown;
+        self.forks_unheard += other.forks_unheard;
         self.reorgs += other.reorgs;
         self.reorgs_counted_exactly += other.reorgs_counted_exactly;
         self.canonical_below_tip += other.canonical_below_tip;
@@ -247,7 +250,7 @@ impl Oracle {
     pub fn check(&mut self, tree: &Tree, nodes: &[Node], chain: &Chain, now: Ms, news: bool) -> Result<(), String> {
         self.counts.checks += 1;
         let honest = self.honest(now);
-        self.standings_of_unknown(chain, now)?;
+        self.standings_of_unknown(tree, chain, now)?;
         self.frozen_lag(tree, nodes, chain, now)?;
         let Some(height) = honest.iter().map(|(_, tip)| tree.blocks[*tip].number).max() else { return Ok(()) };
         let best = chain.best(now * MS).ok_or("no best tip")?;
@@ -279,16 +282,21 @@ impl Oracle {
         self.forks(tree, nodes, chain, now, &honest, *elected)
     }
 
-    fn standings_of_unknown(&mut self, chain: &Chain, now: Ms) -> Result<(), String> {
+    /// Who is not heard of any more is on a fork if the last that it showed is not canonical, and else unknown.
+    fn standings_of_unknown(&mut self, tree: &Tree, chain: &Chain, now: Ms) -> Result<(), String> {
         let others = self.honest(now).len();
         for node in 0..self.seen.len() {
             let view = chain.view(node, now * MS);
             let unknown = view.standing == Standing::Unknown;
             if !self.known(node, now) {
                 self.counts.unknown += 1;
-                if !unknown || view.tip.is_some() {
-                    return Err(format!("node {node} was not heard of for long and is {view:?}"));
+                let last = self.seen[node].last.map(|(block, _)| &tree.blocks[block]).filter(|_| !self.seen[node].lies);
+                let agrees = last.and_then(|last| chain.canonical(last.number).map(|hash| *hash == last.hash));
+                let fork = view.standing == Standing::Fork;
+                if !(unknown || fork) || view.tip.is_some() || agrees == Some(fork) {
+                    return Err(format!("node {node} was not heard of for long, agrees {agrees:?}, and is {view:?}"));
                 }
+                self.counts.forks_unheard += u64::from(fork);
             } else if self.seen[node].lies && others > 0 && !unknown && view.standing != Standing::Fork {
                 return Err(format!("node {node} lies and is {view:?}"));
             }

@@ -2,6 +2,7 @@
 
 use super::fleet::{Fleet, Plan, all_fallbacks, fallbacks};
 use super::fleet_node::{Answer, MAIN, Mood, TIP, View, hash, transaction};
+use super::harness::Metrics;
 use std::time::{Duration, Instant};
 
 const STRICT: &str = "consecutive_failures = 1\ncooldown = \"60s\"\nmax_cooldown = \"60s\"";
@@ -255,4 +256,33 @@ fn a_chain_that_falls_back_takes_the_tip_down() {
     assert!(path == "a" && answer.body.contains(&hash(2, TIP - 2)), "{path}: {answer:?}");
     assert_eq!(fleet.path("eth_call", &format!("[{{}},\"{:#x}\"]", TIP - 2)), "a");
     assert_eq!(all_fallbacks(&fleet.gateway.metrics()), 0);
+}
+
+#[test]
+fn who_is_slow_or_silent_on_a_fork_is_on_it_still() {
+    let fleet = Plan::of(&["minimal geth", "full reth", "archive erigon"]).interval("50ms").start();
+    // Each of its samples is too old before the next one comes.
+    fleet.node('a').set(|state| {
+        state.view.reorg(2, 9);
+        state.away = Duration::from_millis(200);
+    });
+    fleet.wait_for('a', "fork");
+    ['b', 'c'].into_iter().for_each(|letter| fleet.node(letter).set(|state| state.calls = Mood::Broken));
+    let polls = || fleet.node('a').set(|state| state.polled.len());
+    let until = polls() + 6;
+    while polls() < until {
+        let (path, answer) = fleet.ask("eth_gasPrice", "[]");
+        assert!(!path.contains('a'), "{path}: {answer:?}");
+    }
+    fleet.node('a').set(|state| state.polls = Mood::Hangs);
+    let failed =
+        |metrics: &Metrics| metrics.sum("ringway_tracker_polls_total", &["endpoint=\"a\"", "outcome=\"failed\""]);
+    fleet.gateway.wait_for_metrics("its polls to fail", |metrics| failed(metrics) >= 2);
+    assert_eq!(fleet.ask("eth_gasPrice", "[]").0, "bc");
+    // Back on the chain it serves again.
+    fleet.node('a').set(|state| {
+        (state.polls, state.view) = (Mood::Well, View::default());
+    });
+    fleet.wait_for('a', "fresh");
+    assert_eq!(fleet.path("eth_gasPrice", "[]"), "a");
 }

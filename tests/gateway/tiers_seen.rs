@@ -1,7 +1,7 @@
 //! Tiers and people: what `/metrics` alone tells, in its format; nothing secret in it; and cases from the public record.
 
 use super::fleet::{Fleet, Plan, all_fallbacks, decisions, fallbacks};
-use super::fleet_node::{Answer, MAIN, Mood, TIP, hash};
+use super::fleet_node::{Answer, MAIN, Mood, TIP, View, hash};
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 
@@ -125,6 +125,8 @@ fn nothing_secret_is_in_what_trackers_tell() {
     node.chain(|chain| chain.reorg(1, 2));
     fleet.wait_for('a', "fork");
     pages.push(page(&fleet));
+    node.chain(|chain| *chain = View::default());
+    fleet.wait_for('a', "fresh");
     for mood in [Mood::Broken, Mood::Closes, Mood::Refuses] {
         node.set(|state| (state.polls, state.calls) = (mood, mood));
         fleet.wait_for('a', "unknown");
