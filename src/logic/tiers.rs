@@ -281,11 +281,7 @@ impl Slate {
                 Has::No => slate.incapable |= bit,
                 Has::NotKnown => (slate.incapable, slate.unasked) = (slate.incapable | bit, slate.unasked | bit),
             }
-            let held = route.held.get(at);
-            if held.map(|held| held.tier) < need.floor {
-                slate.cheap |= bit;
-            }
-            if !held.is_some_and(|held| need.is_met_by(held)) {
+            if !route.held.get(at).is_some_and(|held| need.is_met_by(held)) {
                 slate.shallow |= bit;
             }
             match seen.standing {
@@ -298,6 +294,9 @@ impl Slate {
                 slate.low |= bit;
             }
         }
+        let too_cheap = |tier: &&Tier| Some(**tier) < need.floor;
+        let cheap = Tier::ALL.iter().filter(too_cheap).map(|tier| route.by_tier[*tier as usize]);
+        slate.cheap = cheap.fold(0, |set, of_tier| set | of_tier);
         slate.settle(route.eligible);
         slate
     }
