@@ -6,43 +6,24 @@ import { keccak256 } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
 import { CHAIN_ID, KEYS } from './harness/anvil.mjs';
 import { bytecode } from './harness/contract.mjs';
-import { Front } from './harness/front.mjs';
-import { lockstep } from './harness/lockstep.mjs';
+import { fronted } from './harness/fronted.mjs';
 import { ask, post } from './harness/rpc.mjs';
-import { startRingway } from './harness/ringway.mjs';
 
 const account = privateKeyToAccount(KEYS[0]);
 const TO = '0x00000000000000000000000000000000000a11ce';
 const BLOCKS = 8;
 
-let chain, fronts, ringway;
+let chain, fronts, ringway, end;
 const hashes = [];
 const transactions = [];
 
-const below = () => Promise.all([...fronts.map((front) => front.close()), chain.stop()]);
-
 before(async () => {
-  chain = await lockstep(2);
-  fronts = await Promise.all(chain.nodes.map((node) => Front.before(node.port)));
-  try {
-    ringway = await startRingway({
-      endpoints: { x: fronts[0].url, y: fronts[1].url },
-      route: { strategy: 'weighted', targets: [{ endpoint: 'x', weight: 3 }, { endpoint: 'y', weight: 1 }] },
-    });
-  } catch (error) {
-    await below();
-    throw error;
-  }
+  ({ chain, fronts, ringway, end } = await fronted(2, ([x, y]) => ({
+    endpoints: { x, y },
+    route: { strategy: 'weighted', targets: [{ endpoint: 'x', weight: 3 }, { endpoint: 'y', weight: 1 }] },
+  })));
 });
-after(async () => {
-  if (!ringway) return;
-  try {
-    await ringway.stop();
-  } finally {
-    await below();
-  }
-  assert.deepEqual(fronts.flatMap((front) => front.faults), []);
-});
+after(() => end?.());
 
 const sign = (nonce, body) =>
   account.signTransaction({

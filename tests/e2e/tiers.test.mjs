@@ -4,10 +4,8 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { createPublicClient, http } from 'viem';
 import { CHAIN_ID, KEYS } from './harness/anvil.mjs';
-import { Front } from './harness/front.mjs';
-import { lockstep } from './harness/lockstep.mjs';
+import { fronted } from './harness/fronted.mjs';
 import { ask, call } from './harness/rpc.mjs';
-import { startRingway } from './harness/ringway.mjs';
 import { until } from './harness/wait.mjs';
 import { privateKeyToAccount } from 'viem/accounts';
 
@@ -15,9 +13,8 @@ const RICH = privateKeyToAccount(KEYS[0]).address;
 const quantity = (n) => `0x${n.toString(16)}`;
 const IDS = ['geth', 'nethermind', 'erigon'];
 
-let chain, fronts, ringway;
+let chain, fronts, ringway, end;
 
-const below = () => Promise.all([...fronts.map((front) => front.close()), chain.stop()]);
 /** Calls of a method that each node got. */
 const reached = (method) => fronts.map((front) => front.seen.get(method) ?? 0);
 const standing = (id, word) => ringway.metric('ringway_endpoint_standing', `endpoint="${id}"`, `standing="${word}"`);
@@ -34,13 +31,10 @@ const tip = (number) =>
   });
 
 before(async () => {
-  chain = await lockstep(3);
-  fronts = await Promise.all(chain.nodes.map((node) => Front.before(node.port)));
-  const [geth, nethermind, erigon] = fronts.map((front) => front.url);
-  try {
+  ({ chain, fronts, ringway, end } = await fronted(3, async ([geth, nethermind, erigon], chain) => {
     // More than the 128 states of a minimal node.
     for (let n = 0; n < 140; n += 1) await chain.mine();
-    ringway = await startRingway({
+    return {
       network: { chain_id: CHAIN_ID, poll_interval: '50ms' },
       endpoints: {
         geth: { url: geth, tier: 'minimal', client: 'Geth/v1.15.0' },
@@ -48,22 +42,11 @@ before(async () => {
         erigon: { url: erigon, tier: 'archive', client: 'erigon/3.0.0' },
       },
       route: { strategy: 'tiered' },
-    });
-    await settled(['fresh', 'fresh', 'fresh']);
-  } catch (error) {
-    await below();
-    throw error;
-  }
+    };
+  }));
+  await settled(['fresh', 'fresh', 'fresh']);
 });
-after(async () => {
-  if (!ringway) return;
-  try {
-    await ringway.stop();
-  } finally {
-    await below();
-  }
-  assert.deepEqual(fronts.flatMap((front) => front.faults), []);
-});
+after(() => end?.());
 
 describe('lockstep nodes on a tiered Route', () => {
   test('each Call goes to the cheapest that has what it asks for', async () => {

@@ -383,7 +383,7 @@ fn the_cooldown_of_a_black_hole_doubles() {
     // Its probes end by timeout, and deadlines fire late: the permit must outlive them.
     let (hole, good) = (Upstream::start(|_| Reply::hang()), Upstream::answering("2"));
     let gateway = Setup::of(&[&hole, &good])
-        .route("attempt_timeout = \"50ms\"")
+        .route("attempt_timeout = \"200ms\"")
         .circuit("consecutive_failures = 1\ncooldown = \"50ms\"\nmax_cooldown = \"30s\"")
         .start();
     gateway.wait_for_metrics("three failed probes", |metrics| {

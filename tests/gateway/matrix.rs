@@ -71,7 +71,7 @@ impl Bench {
         }
         for (name, [first, second], route) in [
             ("plain", ["a", "b"], ""),
-            ("hasty", ["a", "b"], "attempt_timeout = \"120ms\""),
+            ("hasty", ["a", "b"], "attempt_timeout = \"500ms\""),
             ("closed", ["d", "e"], ""),
             ("full", ["f", "g"], ""),
             ("crowded", ["h", "i"], ""),

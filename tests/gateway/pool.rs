@@ -239,7 +239,7 @@ fn a_late_answer_never_reaches_another_caller() {
         let reply = Reply::result(seen, &own);
         if own.contains("late") { Reply::after(&held, reply) } else { reply }
     });
-    let gateway = Setup::of(&[&node]).no_circuit().shards(1).route("attempt_timeout = \"100ms\"").start();
+    let gateway = Setup::of(&[&node]).no_circuit().shards(1).route("attempt_timeout = \"300ms\"").start();
     let mut client = gateway.connect();
     for round in 0..5 {
         for method in [READ, EFFECT] {

@@ -148,7 +148,7 @@ fn a_probe_whose_caller_leaves_is_the_next_callers() {
 fn no_way_to_lose_a_probe_keeps_an_endpoint_closed() {
     let fate = Arc::new(Mutex::new(Fate::Hangs));
     let (first, second) = (node(&fate), Upstream::answering("\"second\""));
-    let gateway = Setup::of(&[&first, &second]).circuit(RULE).route("attempt_timeout = \"120ms\"").start();
+    let gateway = Setup::of(&[&first, &second]).circuit(RULE).route("attempt_timeout = \"300ms\"").start();
     for lost in 0..4 {
         trip(&gateway, &fate);
         *fate.lock().unwrap() = Fate::Hangs;
@@ -162,7 +162,7 @@ fn no_way_to_lose_a_probe_keeps_an_endpoint_closed() {
             1 => first.hang_up(),
             2 => client.reset(),
             _ => {
-                let same = Setup::of(&[&first, &second]).circuit(RULE).route("attempt_timeout = \"119ms\"");
+                let same = Setup::of(&[&first, &second]).circuit(RULE).route("attempt_timeout = \"299ms\"");
                 assert!(gateway.reload(&same));
             }
         }

@@ -83,7 +83,7 @@ fn each_class_goes_on_or_stops_after_each_cause() {
     let causes = causes();
     let (first, second, good) =
         (failing(&causes), failing(&causes), Upstream::start(|_| Reply::json(200, "{\"b\":1}")));
-    let hasty = "attempt_timeout = \"150ms\"";
+    let hasty = "attempt_timeout = \"500ms\"";
     let gateway = Setup::of(&[&first, &second, &good])
         .tron()
         .no_circuit()
